@@ -81,15 +81,15 @@ class IndexUnavailable(KbtuiError):
     """The index cannot be opened, built or written."""
 
 
-class Cancelled(KbtuiError):
+class CallCancelledError(KbtuiError):
     """The caller cancelled the call."""
 
 
-class EngineUnavailable(KbtuiError):
+class EngineUnavailableError(KbtuiError):
     """The engine cannot be reached or started; keyword search still works."""
 
 
-class PackageUnavailable(KbtuiError):
+class PackageUnavailableError(KbtuiError):
     """A package that kbtui depends on is missing or cannot be imported."""
 
     def __init__(self, error: ImportError) -> None:
@@ -101,7 +101,7 @@ class PackageUnavailable(KbtuiError):
         )
 
 
-class DamagedUserDataFile(WorkspaceError):
+class DamagedUserDataFileError(WorkspaceError):
     """A file with the user's data is damaged. `kbtui doctor` names the file and says what to do."""
 
 
@@ -112,7 +112,7 @@ def format_error_on_one_line(error: Exception, root: Path) -> str:
     """
     if not isinstance(error, KbtuiError):
         return f"{type(error).__name__}: {error}"
-    if isinstance(error, DamagedUserDataFile):
+    if isinstance(error, DamagedUserDataFileError):
         return f"{os.path.basename(error.where or '')} is damaged; `kbtui doctor` says what to do"  # noqa: PTH119
     where = ""
     # Leave out the workspace's own path: users know it, and the message needs the space.

@@ -191,7 +191,7 @@ def format_notice(notice: Notice) -> str:
     values: Any = notice.values
     match notice.code:
         case "index_behind":
-            return _format_index_behind(values)
+            return _format_index_behind_notice(values)
         case "keywords_only":
             reason = _get_keywords_only_reason(values)  # front ends show the hint themselves
             return f"keywords only: {reason}" if reason else "keywords only"
@@ -204,9 +204,9 @@ def format_notice(notice: Notice) -> str:
                 near = f"; '{nearest}:' is a filter of the {' and the '.join(inputs)}"
             return f"there is no filter '{values['word']}:'{near}. It is searched for as a word."
         case "near_spellings":
-            return _format_near_spellings(values)
+            return _format_near_spellings_notice(values)
         case "filters_leave_nothing":
-            return _format_excluding_filters(values)
+            return _format_excluding_filters_notice(values)
         case "passages_pending":
             values = {"passages": format_counted_noun(values["total"], "passage")}
         case "private_index":
@@ -229,7 +229,7 @@ def format_notice(notice: Notice) -> str:
     return NOTICE_TEXTS[notice.code].format_map(values)
 
 
-def _format_near_spellings(values: NoticeValues) -> str:
+def _format_near_spellings_notice(values: NoticeValues) -> str:
     words = " and ".join(f"“{word}”" for word in values["words"])
     near = " and ".join(f"“{word}”" for word in values["near"])
     if values["total"]:
@@ -237,14 +237,14 @@ def _format_near_spellings(values: NoticeValues) -> str:
     return f"no text contains {words}; showing {near}"
 
 
-def _format_excluding_filters(values: NoticeValues) -> str:
+def _format_excluding_filters_notice(values: NoticeValues) -> str:
     filters = values["filters"]
     noun, pronoun = ("filter", "it") if len(filters) == 1 else ("filters", "them")
     passages = format_counted_noun(values["total"], "passage matches", "passages match")
     return f"nothing matches with the {noun} {' '.join(filters)}; without {pronoun}, {passages}"
 
 
-def _format_index_behind(values: Any) -> str:
+def _format_index_behind_notice(values: Any) -> str:
     match values["cause"]:
         case "engine":
             return f"the index may be out of date: {values['detail']}"

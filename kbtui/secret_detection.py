@@ -16,6 +16,7 @@ from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kbtui.contextual_secret_detection import find_secrets_by_context, is_random_looking
 from kbtui.secret_key_formats import (
     MAX_KEY_CHARACTERS,
     DetectedSecret,
@@ -23,7 +24,6 @@ from kbtui.secret_key_formats import (
     compile_re2_pattern,
     find_secret_keys,
 )
-from kbtui.secrets_by_context import find_secrets_by_context, is_random_looking
 from kbtui.terminal_text import find_invisible_characters
 
 if TYPE_CHECKING:
@@ -113,17 +113,17 @@ def mask_secrets_in_json(value: Any) -> Any:
 
     A string is also masked if only its key, such as `password`, shows that it is a secret.
     """
-    return _JsonMasker().mask(value)
+    return _JsonSecretMasker().mask_value(value)
 
 
-class _JsonMasker:
+class _JsonSecretMasker:
     """Masks the secrets in JSON values. Calls `remember(secret, kind)` for each secret found."""
 
     def __init__(self, remember: Callable[[str, str], None] | None = None) -> None:
         self._remember_secret = remember or (lambda secret, what: None)
         self._masked_strings: dict[tuple[str, str], str] = {}
 
-    def mask(self, value: Any, name: str = "") -> Any:
+    def mask_value(self, value: Any, name: str = "") -> Any:
         if isinstance(value, str):
             return self.mask_string(value, name)
         if isinstance(value, dict):
@@ -142,11 +142,11 @@ class _JsonMasker:
             # A tool's result is often JSON itself.
             with suppress(ValueError, RecursionError):
                 inner = json.loads(value)
-                masked = self.mask(inner)
+                masked = self.mask_value(inner)
                 if masked != inner:
                     indent = 2 if "\n" in value else None
                     value = json.dumps(masked, indent=indent, ensure_ascii=False)
-        found = _find_secrets_of_name(value, name)
+        found = _find_secrets_in_named_value(value, name)
         for secret in found:
             self._remember_secret(value[secret.start : secret.end], secret.what)
         return mask_secrets_in_text_part(value, 0, len(value), found) if found else value
@@ -158,20 +158,22 @@ class _JsonMasker:
             if value.get("kind") == "Secret" and key in ("data", "stringData"):
                 new = self._mask_kubernetes_values(item)
             elif key in _WEB_KEY_MEMBERS and "kty" in value and isinstance(item, str):
-                new = self._mask_whole(item, "private key")
+                new = self._mask_whole_value(item, "private key")
             else:
                 # A name and a value as two members, as in lists of environment variables.
                 named = value.get("name", value.get("key")) if name.lower() == "value" else None
-                new = self.mask(item, named if isinstance(named, str) else name)
+                new = self.mask_value(item, named if isinstance(named, str) else name)
             masked[self.mask_string(key, "") if isinstance(key, str) else key] = new
         return masked
 
     def _mask_kubernetes_values(self, value: Any) -> Any:
         if not isinstance(value, dict):
-            return self._mask_whole(value, "Kubernetes secret")
-        return {key: self._mask_whole(item, "Kubernetes secret") for key, item in value.items()}
+            return self._mask_whole_value(value, "Kubernetes secret")
+        return {
+            key: self._mask_whole_value(item, "Kubernetes secret") for key, item in value.items()
+        }
 
-    def _mask_whole(self, value: Any, what: str) -> str:
+    def _mask_whole_value(self, value: Any, what: str) -> str:
         if isinstance(value, str):
             self._remember_secret(value, what)
         return f"[masked: {what}]"
@@ -192,7 +194,7 @@ class _JsonMasker:
                 self._remember_secret(line[secret.start : secret.end], secret.what)
         # In a list of arguments, the name can precede the value: ["curl", "--token", "…"].
         names = [item if isinstance(item, str) and item[:1] == "-" else name for item in value]
-        return list(map(self.mask, value, [name, *names]))
+        return list(map(self.mask_value, value, [name, *names]))
 
     @staticmethod
     def _is_command_or_phrase(texts: list[str]) -> bool:
@@ -202,7 +204,7 @@ class _JsonMasker:
         )
 
 
-def _find_secrets_of_name(value: str, name: str) -> list[DetectedSecret]:
+def _find_secrets_in_named_value(value: str, name: str) -> list[DetectedSecret]:
     """Return the secrets in a string of a JSON value. `name` is the key of the string."""
     if not _is_secret_name(name):
         return find_secrets(value)
@@ -254,14 +256,14 @@ class SecretMasker:
         self._kinds: dict[str, str] = {}
         """The kind of each known secret."""
         self._scanners: list[Any] | None = None
-        self._json_masker = _JsonMasker(self._remember_secret)
+        self._json_masker = _JsonSecretMasker(self._remember_secret)
 
     def remember_secrets(self, value: Any, name: str = "") -> None:
         """Remember the secrets in all strings of a JSON value.
 
         `name` is the key of the value.
         """
-        self._json_masker.mask(value, name)
+        self._json_masker.mask_value(value, name)
 
     def _remember_secret(self, secret: str, what: str) -> None:
         # Elsewhere, a short or ordinary word is probably just a word, not this secret.
@@ -271,7 +273,7 @@ class SecretMasker:
 
     def mask_secrets(self, value: _V) -> _V:
         """Return a JSON value in which the secrets in all strings are masked."""
-        masked: _V = self._mask_known_secrets(self._json_masker.mask(value))
+        masked: _V = self._mask_known_secrets(self._json_masker.mask_value(value))
         return masked
 
     def _mask_known_secrets(self, value: Any) -> Any:

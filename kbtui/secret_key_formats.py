@@ -393,7 +393,8 @@ def _find_private_key_lines(text: str, data: bytes) -> Iterator[DetectedSecret]:
         if not _is_private_key_line(text, start, end):
             continue
         if run and not (
-            end - start == run[-1][1] - run[-1][0] and _is_on_next_line(text, run[-1][1], start)
+            end - start == run[-1][1] - run[-1][0]
+            and _are_on_adjacent_lines(text, run[-1][1], start)
         ):
             yield from _detect_private_key_in_lines(text, run)
             run = []
@@ -412,7 +413,7 @@ def _is_private_key_line(text: str, start: int, end: int) -> bool:
     )
 
 
-def _is_on_next_line(text: str, end: int, start: int) -> bool:
+def _are_on_adjacent_lines(text: str, end: int, start: int) -> bool:
     between = text[end:start]
     breaks = between.count("\n") + between.count("\\n")
     return len(between) <= _MAX_LINE_MARK_CHARACTERS and breaks == 1

@@ -120,7 +120,7 @@ def find_invisible_characters(text: str) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer(pattern, text)]
 
 
-def is_terminal_text_stripped() -> bool:
+def is_sanitize_policy_strip() -> bool:
     """Return whether the policy of `sanitize` is "strip", which removes escape sequences."""
     return _current_policy == "strip"
 
@@ -182,7 +182,7 @@ def sanitize_to_one_line(text: str, policy: Policy | None = None) -> str:
     return " ".join(sanitize(text, policy).split())
 
 
-def format_added_and_removed_lines(added: int, removed: int) -> str:
+def format_added_and_removed_counts(added: int, removed: int) -> str:
     """Return the numbers of added and removed lines: `+3 −1`, `+3`, `−1`, or "" if both are 0."""
     return " ".join([*([f"+{added:,}"] if added else []), *([f"−{removed:,}"] if removed else [])])
 
@@ -286,15 +286,17 @@ def remove_heading_and_bold_marks(
         begin = end
     parts.append(text[begin:])
 
-    def move(offset: int) -> int:
+    def move_offset(offset: int) -> int:
         return offset + sum(
             len(new) + start - min(end, offset) for start, end, new in edits if start < offset
         )
 
-    return "".join(parts), [(move(first), move(last)) for first, last in matches]
+    return "".join(parts), [(move_offset(first), move_offset(last)) for first, last in matches]
 
 
-def find_densest_match(text: str, matches: Sequence[tuple[int, int]], length: int) -> int:
+def find_start_of_densest_matches(
+    text: str, matches: Sequence[tuple[int, int]], length: int
+) -> int:
     """Return the start of the part of `text` with the largest number of different matches.
 
     The part has `length` characters and begins with a match. If several parts have the same number
@@ -323,7 +325,7 @@ def find_excerpt_start(text: str, matches: Sequence[tuple[int, int]], length: in
     if len(text) <= length:
         return 0
     before, context = min(SENTENCE_CHARACTERS, length * 3 // 4), length // 4
-    match = find_densest_match(text, matches, length // 2)
+    match = find_start_of_densest_matches(text, matches, length // 2)
     # An excerpt that starts later than this does not use its whole length.
     full = len(text) - length
     starts = {

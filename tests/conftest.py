@@ -105,7 +105,7 @@ def stand_in() -> Iterator[list[str]]:
     from running import serve_programs
 
     import kbtui.assistant.mcp_server
-    import kbtui.cli.tool_commands  # noqa: F401
+    import kbtui.cli.assistant_tool_commands  # noqa: F401
 
     ours, write = os.pipe()
     with tempfile.TemporaryDirectory(prefix="kb-", dir="/tmp") as directory:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import NotRequired, TypedDict
 
-    from kbtui.conversations.conversation_data_types import EventJson
+    from kbtui.conversations.conversation_data_types import ConversationEventJson
     from kbtui.conversations.conversation_grep import GrepLine
     from kbtui.conversations.turn_marks import MarkFactsJson
     from kbtui.search.search_request_and_answer import OutdatedCitedSubjectJson
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
         labels: Mapping[str, str]
         problem: str | None
         kept_from: NotRequired[str]
-        file_turns: NotRequired[list[FileTurnSummaryJson]]
+        file_turns: NotRequired[list[TurnTouchingFileSummaryJson]]
 
-    class FileTurnSummaryJson(TypedDict):
+    class TurnTouchingFileSummaryJson(TypedDict):
         """A turn that changed or read a file, or that wrote the requested lines, as JSON."""
 
         ref: str
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
         attachments: NotRequired[int]
         outdated_subjects: NotRequired[list[OutdatedCitedSubjectJson]]
         marks: NotRequired[list[MarkFactsJson]]
-        events: list[EventJson]
+        events: list[ConversationEventJson]
 
 
 MAX_GREP_HINT_LENGTH = 1_500
@@ -96,7 +96,7 @@ def format_tool_notices(
     return "; ".join(parts)
 
 
-class ToolCallRefused(KbtuiError):
+class ToolCallRefusedError(KbtuiError):
     """An error worded for assistants; `command_message` and `command_hint` are worded for people."""
 
     def __init__(
@@ -113,11 +113,11 @@ class ToolCallRefused(KbtuiError):
         self.command_hint = command_hint or hint
 
 
-class ToolArgumentsRefused(ToolCallRefused, UsageError):
+class ToolArgumentsRefusedError(ToolCallRefusedError, UsageError):
     """The arguments contradict each other, name the current conversation, or ask for an answer that is too long."""
 
 
-class RequestedConversationNotFound(ToolCallRefused, NothingFound):
+class RequestedConversationNotFoundError(ToolCallRefusedError, NothingFound):
     """A requested conversation does not exist, or the argument `archived` excludes it."""
 
 

@@ -20,13 +20,17 @@ from kbtui.assistant.conversation_tool_answers import (
     ConversationMatchCount,
     ConversationReadAnswer,
     ConversationToolNotice,
-    RequestedConversationNotFound,
-    ToolArgumentsRefused,
+    RequestedConversationNotFoundError,
+    ToolArgumentsRefusedError,
     escape_xml,
     format_answer_as_xml,
     format_xml_element,
 )
 from kbtui.conversations.conversation_data_types import make_event_json
+from kbtui.conversations.conversation_event_kinds import (
+    EVENT_KINDS,
+    map_include_groups_to_event_kinds,
+)
 from kbtui.conversations.conversation_grep import (
     ConversationMatches,
     GrepLine,
@@ -38,7 +42,7 @@ from kbtui.conversations.conversation_grep import (
     search_turns,
 )
 from kbtui.conversations.conversation_repository import (
-    ConversationNotFound,
+    ConversationNotFoundError,
     add_event_count,
     add_event_count_and_problems,
     add_last_event_time,
@@ -51,7 +55,6 @@ from kbtui.conversations.conversation_repository import (
     load_conversation,
     parse_entered_conversation_reference,
 )
-from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
 from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
 from kbtui.conversations.turn_marks import make_mark_json_fields
 from kbtui.dates import format_timestamp
@@ -68,14 +71,14 @@ if TYPE_CHECKING:
 
     from kbtui.assistant.conversation_tool_answers import (
         ConversationInfoJson,
-        FileTurnSummaryJson,
         TurnJson,
+        TurnTouchingFileSummaryJson,
     )
     from kbtui.citations import Citation
     from kbtui.conversations.conversation_data_types import (
         Conversation,
+        ConversationEventJson,
         ConversationInfo,
-        EventJson,
         Turn,
     )
     from kbtui.conversations.turn_marks import ConversationMarks, MarkFactsJson
@@ -152,7 +155,7 @@ def answer_conversation_list(
     short_ids = shorten_conversation_ids(info.id for info in infos)
     infos = [info for info in infos if info.archived is archived and info.agent in names]
     infos = _select_conversations_by_label(infos, labels)
-    file_turns: dict[str, list[FileTurnSummaryJson]] = {}
+    file_turns: dict[str, list[TurnTouchingFileSummaryJson]] = {}
     file_notices: list[ConversationToolNotice] = []
     found = _find_turns_of_file(workspace, file) if file else None
     if found is not None:
@@ -229,29 +232,29 @@ def _find_turns_of_file(workspace: Workspace, name: str) -> FileTurnHistory:
 
 def _summarize_turns_of_file(
     workspace: Workspace, found: FileTurnHistory, *, masked: bool
-) -> tuple[dict[str, list[FileTurnSummaryJson]], Notice | None]:
+) -> tuple[dict[str, list[TurnTouchingFileSummaryJson]], Notice | None]:
     """Map conversation ids to the turns that changed or read a file, newest first.
 
     The second result is a notice if the marks cannot be read, otherwise None.
     """
     marks = find_marks_of_conversations(workspace, {turn.conversation for turn in found.turns})
-    turns: dict[str, list[FileTurnSummaryJson]] = {}
+    turns: dict[str, list[TurnTouchingFileSummaryJson]] = {}
     for turn in found.turns:
         listed = turns.setdefault(turn.conversation, [])
         if len(listed) == _FILE_TURNS_SHOWN:
             continue
         request = _mask_secrets_if_requested(masked, turn.request)
-        summary: FileTurnSummaryJson = {
+        summary: TurnTouchingFileSummaryJson = {
             "ref": turn.ref,
             "turn": turn.turn,
             "time": format_timestamp(turn.time),
             "actions": turn.describe_actions(),
-            "lines": turn.format_lines() or None,
+            "lines": turn.format_line_numbers() or None,
             "request": cut_line_around_match(" ".join(request.split())),
         }
         if turn.rewound:
             summary["rewound"] = True
-        if fields := make_mark_json_fields(marks.get_marks(turn.ref), is_short=True):
+        if fields := make_mark_json_fields(marks.get_marks_of_turn(turn.ref), is_short=True):
             on_turn = fields["marks"]
             summary["marks"] = mask_secrets_in_json(on_turn) if masked else on_turn
         listed.append(summary)
@@ -517,15 +520,15 @@ def _select_conversations_to_search(
     for id in _resolve_conversation_ids(workspace, ids):  # noqa: A001
         try:
             info = find_conversation(workspace, id)
-        except ConversationNotFound:
-            raise RequestedConversationNotFound(
+        except ConversationNotFoundError:
+            raise RequestedConversationNotFoundError(
                 f"there is no conversation {id}",
                 "`conversation_list` lists the ids",
                 where="ids",
                 command_hint="`kbtui conversation ls` lists all conversations",
             ) from None
         if info.archived is not archived:
-            raise RequestedConversationNotFound(
+            raise RequestedConversationNotFoundError(
                 f"{info.id} is {'archived' if info.archived else 'not archived'}",
                 f"use archived={str(info.archived).lower()}",
                 where="ids",
@@ -691,7 +694,7 @@ def answer_conversation_read(
     conversation_id = ref.conversation
     assert conversation_id is not None
     if conversation_id == current and not include_current:
-        raise ToolArgumentsRefused(
+        raise ToolArgumentsRefusedError(
             f"{conversation_id} is the current conversation, which you can already see",
             "use include_current=true",
         )
@@ -721,7 +724,7 @@ def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int 
     name, value = ("turn", turn) if last is None else ("last", last)
     if value is not None and (name == "last" or value != ref.turn):
         message = "the id selects turn {}, but {} selects other turns"
-        raise ToolArgumentsRefused(
+        raise ToolArgumentsRefusedError(
             message.format(ref.turn, f"{name}={value}"),
             "use only one of them",
             command_message=message.format(ref.turn, f"--{name} {value}"),
@@ -757,7 +760,7 @@ def select_requested_turns(
     `NothingFound` for an unknown turn or call.
     """
     if turn is not None and last is not None:
-        raise ToolArgumentsRefused(
+        raise ToolArgumentsRefusedError(
             "`turn` and `last` cannot be combined",
             "use only one of them",
             command_message="--turn and --last cannot be combined",
@@ -886,7 +889,7 @@ def _map_turns_to_outdated_subjects(
 
 def _make_answer_too_long_error(
     answer: ConversationReadAnswer, size: int, limit: int, room: int
-) -> ToolArgumentsRefused:
+) -> ToolArgumentsRefusedError:
     """Return an error whose hint says how many of the last turns fit into an answer."""
     total = answer.turns_total
     turns = format_counted_noun(total, "turn")
@@ -897,7 +900,7 @@ def _make_answer_too_long_error(
     else:
         hint = f"the last turn alone is too long; turn={total} returns it shortened"
         command_hint = f"the last turn alone is too long; --turn {total} shows it shortened"
-    return ToolArgumentsRefused(
+    return ToolArgumentsRefusedError(
         f"{answer.id} has {turns}; this answer would have {size:,} characters; "
         f"the limit is {limit:,}",
         f"{_make_larger_answer_hint(limit)}{hint}; or {_FEWER_KINDS_HINT} in `include`",
@@ -1016,7 +1019,9 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
     return max(sizes, default=0)
 
 
-def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson]:
+def _select_fitting_events(
+    events: list[ConversationEventJson], size: int
+) -> list[ConversationEventJson]:
     """Return as many of a turn's first and last events as fit into `size` characters of XML.
 
     A text counts with at most `_MIN_TEXT_LENGTH` characters, because the caller can cut it to this length.
@@ -1038,7 +1043,7 @@ def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson
     return events
 
 
-def _find_shortenable_texts(event: EventJson) -> Iterator[_ShortenableText]:
+def _find_shortenable_texts(event: ConversationEventJson) -> Iterator[_ShortenableText]:
     if isinstance(content := event["content"], str):
         size = _count_xml_characters(content, is_json=False)
         yield _ShortenableText(event, "content", False, size)

@@ -1,6 +1,6 @@
 """Citations: which turn used which subject, passage, conversation or file.
 
-The names of the package are imported on first use, because a search needs only `citation_state`.
+The names of the package are imported on first use, because a search needs only `cited_text_comparison`.
 """
 
 from importlib import import_module

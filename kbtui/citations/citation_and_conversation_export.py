@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_data_types import get_subagent_of_result
-from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.dates import format_timestamp
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import JP_ID_PREFIX, get_conversation_creation_time
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kbtui.citations import Citation
-    from kbtui.citations.citation_state import UnknownStateReason
+    from kbtui.citations.cited_text_comparison import UnknownStateReason
     from kbtui.conversations.conversation_data_types import Conversation, ConversationEvent, Turn
     from kbtui.references import Ref
 
@@ -69,7 +69,7 @@ def format_given_text_remark(cite: Citation) -> str | None:
     return remarks.get(cite.given.extent) if cite.given else None
 
 
-class CitationDifference(NamedTuple):
+class CitedTextDifference(NamedTuple):
     """How a subject's current text differs from the text that a turn was given.
 
     The difference is a unified diff. `remark` explains it, or is None.
@@ -93,7 +93,7 @@ def format_difference_remark(
 ) -> str | None:
     """Describe how the text that a turn was given differs from the current text.
 
-    Return None if there is nothing to say. The parameters are the fields of `GivenAndCurrentText`.
+    Return None if there is nothing to say. The parameters are the fields of `GivenAndCurrentSubjectText`.
     """
     remarks = [format_given_text_remark(cite)]
     if renamed_to is not None:
@@ -258,7 +258,7 @@ def serialize_citations(
     ref: str,
     uses: Sequence[Citation],
     used_by: Sequence[Citation],
-    differences: Mapping[Citation, CitationDifference] | None = None,
+    differences: Mapping[Citation, CitedTextDifference] | None = None,
     make_mark_fields: Callable[[str], Mapping[str, object]] = lambda _: {},
 ) -> dict[str, object]:
     """Return the object that `kbtui cites --json` prints.

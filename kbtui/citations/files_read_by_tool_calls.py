@@ -80,7 +80,7 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileReadByCall]:
     return []
 
 
-def find_path_of_content(call: ConversationEvent) -> str | None:
+def find_path_of_file_returned_by_call(call: ConversationEvent) -> str | None:
     """Return the path of the file if a call returned the content of one file and nothing else; otherwise None."""
     if call.name in SHELL_TOOLS:
         if find_command_that_only_prints_file(call) is None:
@@ -357,7 +357,7 @@ def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInToolR
         return FileTextInToolResult(text)
     if (program == "cat" and options == ["-n"]) or (program == "nl" and options == ["-ba"]):
         return _extract_numbered_lines(text)
-    most = _find_printed_lines_max(program, words)
+    most = _find_printed_line_range(program, words)
     if most is None:
         return None
     # If a command asked for more lines than it printed, it printed the whole file.
@@ -366,7 +366,7 @@ def _extract_printed_text(call: ConversationEvent, text: str) -> FileTextInToolR
     return FileTextInToolResult(text, is_part)
 
 
-def _find_printed_lines_max(program: str, words: Sequence[str]) -> tuple[int, int] | None:
+def _find_printed_line_range(program: str, words: Sequence[str]) -> tuple[int, int] | None:
     """Return the numbers of the first and the last line that `sed -n` or `head` may print; None if unknown."""
     if program == "sed" and len(words) == 4 and words[1] == "-n":
         lines = re.fullmatch(r"(\d+),(\d+)p", words[2].strip())

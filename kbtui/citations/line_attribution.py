@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.citations.turn_activity import (
     MAX_COMPARED_PLACES,
-    apply_file_edit,
+    apply_edit_to_text,
     list_substring_offsets,
 )
 from kbtui.conversations.patch_parser import MAX_COMPARED_LINES, split_lines
@@ -116,7 +116,7 @@ def _add_missing_old_texts(edits: Sequence[FileEdit]) -> list[FileEdit]:
             continue
         completed.append(edit)
         if text is not None:
-            text = apply_file_edit(text, edit)
+            text = apply_edit_to_text(text, edit)
     return completed
 
 

@@ -21,7 +21,7 @@ from kbtui.citations.citation_and_conversation_export import (
     make_citation_json,
 )
 from kbtui.conversations.conversation_data_types import format_event_text, make_event_json
-from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.dates import format_timestamp
 from kbtui.errors import UsageError
 from kbtui.light_named_tuple import NamedTuple
@@ -154,7 +154,7 @@ class _ConversationMasker:
         # Search all turns: the context that identifies a secret may be in a turn that is not shared.
         for turn in self.conversation.turns:
             for event in turn.events:
-                for name, value in _get_event_values(event).items():
+                for name, value in _get_maskable_event_values(event).items():
                     self.masker.remember_secrets(value, name)
 
     def mask_conversation(self, shared: SharedConversationParts) -> SharedConversationParts:
@@ -202,7 +202,7 @@ class _ConversationMasker:
 
     def _mask_event(self, event: ConversationEvent, turn: Turn) -> ConversationEvent:
         values = self._mask_secrets_in_value(
-            _get_event_values(event), turn.number, event.call, event.kind
+            _get_maskable_event_values(event), turn.number, event.call, event.kind
         )
         if event.blocks is not None:
             masked = zip(event.blocks, values["blocks"], strict=True)
@@ -220,7 +220,7 @@ class _ConversationMasker:
         return citation._replace(**texts, given=given)
 
 
-def _get_event_values(event: ConversationEvent) -> dict[str, Any]:
+def _get_maskable_event_values(event: ConversationEvent) -> dict[str, Any]:
     """Return the attributes of an event that can contain texts."""
     return {
         "text": event.text,
@@ -271,7 +271,7 @@ def describe_masked_secrets(shared: SharedConversationParts) -> list[str]:
 _PART_LABELS = {"citation": "a citation", "mark": "a mark", "facts": "title and details"}
 
 
-def get_given_text(citation: Citation) -> str:
+def get_subject_text_given_by_call(citation: Citation) -> str:
     """Return the text of a subject that the call returned, or the beginning of a cited passage.
 
     Returns "" if neither is known.
@@ -310,7 +310,10 @@ def make_shared_conversation_json(shared: SharedConversationParts) -> dict[str, 
                 make_event_json(event, shared.conversation.info.id) for event in turn.events
             ],
             "citations": [
-                {**make_citation_json(citation), "given": get_given_text(citation) or None}
+                {
+                    **make_citation_json(citation),
+                    "given": get_subject_text_given_by_call(citation) or None,
+                }
                 for citation in shared.citations_by_turn.get(turn.number, ())
             ],
         }
@@ -522,7 +525,7 @@ def _format_citation_as_html(citation: Citation) -> str:
         f"<code>{_escape_html_line(citation.target)}</code>{title}"
         f' <span class="dim">({_escape_html_line(", ".join(filter(None, facts)))})</span>'
     )
-    given = get_given_text(citation)
+    given = get_subject_text_given_by_call(citation)
     if not given:
         return f'<p class="citation">{summary}</p>'
     remark = format_given_text_remark(citation)

@@ -10,16 +10,16 @@ from contextlib import suppress
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from kbtui.citations.citation_state import (
+from kbtui.citations.cited_text_comparison import (
     CitationState,
-    GivenText,
+    GivenSubjectText,
     UnknownStateReason,
     find_text_given_by_file_tool,
-    make_given_text,
+    make_given_text_of_tool_result,
 )
 from kbtui.citations.files_read_by_tool_calls import FileReadByCall, list_files_read_by_call
 from kbtui.errors import UsageError
-from kbtui.knowledge.topic_scan import is_hidden_path, make_slug_of_path
+from kbtui.knowledge.topic_directory_scan import is_hidden_path, make_slug_of_path
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import (
     CONVERSATION_ID,
@@ -92,7 +92,7 @@ class Citation(NamedTuple):
     quote: str = ""
     source_title: str = ""
     rewound: bool = False
-    given: GivenText | None = None
+    given: GivenSubjectText | None = None
     state: CitationState | None = None
     state_reason: UnknownStateReason | None = None
 
@@ -284,7 +284,7 @@ class _CitationTargetFields(NamedTuple):
     chunk: str | None = None
     score: float | None = None
     quote: str = ""
-    given: GivenText | None = None
+    given: GivenSubjectText | None = None
 
 
 def extract_citations(
@@ -423,7 +423,7 @@ def _find_learned_subjects(
 
 def _find_learned_texts(
     topic: Topic | None, patterns: list[str], result: str, targets: CitationTargetLookup
-) -> Iterator[tuple[str, GivenText | None]]:
+) -> Iterator[tuple[str, GivenSubjectText | None]]:
     """Yield the slug and the text of each subject that a call of `learn` returned.
 
     The text is None if the result does not say where the text begins.
@@ -442,9 +442,11 @@ def _find_learned_texts(
 
     texts = _split_tagged_subjects(result)
 
-    def find_given_text(name: str) -> tuple[str, GivenText | None]:
+    def find_subject_text_given_by_call(name: str) -> tuple[str, GivenSubjectText | None]:
         slug, text = remove_line_range(name), texts.get(name)
-        return slug, None if text is None else make_given_text(text, is_part=slug != name)
+        return slug, None if text is None else make_given_text_of_tool_result(
+            text, is_part=slug != name
+        )
 
     blocks = list(_SUBJECT_TAG.finditer(result))
     shown = [
@@ -455,7 +457,7 @@ def _find_learned_texts(
     if len(patterns) == 1 and (not is_glob_pattern(patterns[0]) or is_existing_slug(patterns[0])):
         if not ANSWER_WITHOUT_TEXT.match(result):
             slug = remove_line_range(patterns[0])
-            yield slug, make_given_text(result, is_part=slug != patterns[0])
+            yield slug, make_given_text_of_tool_result(result, is_part=slug != patterns[0])
         return
     if not shown and (blocks or all(map(ANSWER_WITHOUT_TEXT.fullmatch, result.split("\n\n")))):
         return
@@ -466,11 +468,11 @@ def _find_learned_texts(
     for pattern in patterns:
         if is_glob_pattern(pattern) and not is_existing_slug(pattern):
             matches = compile_slug_pattern(pattern)
-            found = map(find_given_text, candidates)
+            found = map(find_subject_text_given_by_call, candidates)
             yield from ((slug, given) for slug, given in found if matches(slug))
         elif not shown or pattern in shown:
             # Among several patterns, one that matched nothing has no block in the result.
-            yield find_given_text(pattern)
+            yield find_subject_text_given_by_call(pattern)
 
 
 def _split_tagged_subjects(result: str) -> dict[str, str]:
@@ -508,7 +510,7 @@ def _find_cited_search_hits(
             target = subject.ref if subject else f"chunk:{chunk}"
             found = _CitationTargetFields("search", "subject", target, title, gone=subject is None)
             passage = result[header.end() : end].strip()
-            found = found._replace(given=make_given_text(passage, is_part=True))
+            found = found._replace(given=make_given_text_of_tool_result(passage, is_part=True))
         yield found._replace(chunk=chunk, score=float(score), quote=quote)
 
 

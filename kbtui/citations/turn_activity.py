@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     FindEarlierText = Callable[[str, datetime | None], str | None]
 
-    class FileActionJson(TypedDict):
+    class TurnFileActionJson(TypedDict):
         """A `TurnFileAction` as JSON."""
 
         kind: FileActionKind
@@ -73,7 +73,7 @@ MAX_COMPARED_PLACES = 200
 """`list_substring_offsets` returns at most this many places."""
 
 
-def apply_file_edit(text: str, edit: FileEdit) -> str | None:
+def apply_edit_to_text(text: str, edit: FileEdit) -> str | None:
     """Return the text after an edit, or None if it is unclear which part of `text` the edit replaces."""
     if not edit.old or text.count(edit.old) == 0:
         return None
@@ -130,7 +130,7 @@ class TurnFileAction(NamedTuple):
         """The number of removed lines."""
         return count_lines_with_prefix(self.hunks, "-")
 
-    def as_json(self) -> FileActionJson:
+    def as_json(self) -> TurnFileActionJson:
         """Return the action as JSON; `diff` is None if the call does not show the change."""
         return {
             "kind": self.kind,
@@ -276,7 +276,7 @@ def list_file_actions(
         applied = _find_files_that_aider_edited(turn)
         for event in turn.events:
             found = (
-                _iterate_actions_of_call(event)
+                _iterate_file_actions_of_tool_call(event)
                 if event.kind == "tool_call_request"
                 else _iterate_search_replace_edits(event.text, applied)
                 if applied and event.kind == "message"
@@ -297,7 +297,7 @@ def list_file_actions(
                     directory=None,
                 )
                 if any(edit.is_whole_file for edit in action.edits):
-                    action = _compare_with_replaced_text(action, known, find_earlier_text)
+                    action = _add_changes_to_whole_file_write(action, known, find_earlier_text)
                 _update_known_file_text(known, action, event)
                 yield turn, action
         for path in applied:  # the edits have a form that kbtui cannot read, such as whole files
@@ -308,7 +308,7 @@ def list_file_actions(
                 yield turn, TurnFileAction("changed", name, None, last, time=turn.started_at)
 
 
-def _compare_with_replaced_text(
+def _add_changes_to_whole_file_write(
     action: TurnFileAction,
     known: Mapping[str, str | None],
     find_earlier_text: FindEarlierText | None,
@@ -328,7 +328,7 @@ def _update_known_file_text(
     known: dict[str, str | None], action: TurnFileAction, event: ConversationEvent
 ) -> None:
     """Store in `known` the text that the file has after the action."""
-    from kbtui.citations.citation_state import find_text_given_by_file_tool
+    from kbtui.citations.cited_text_comparison import find_text_given_by_file_tool
 
     text = known.pop(action.old_path or action.path, None)
     if action.kind == "deleted":
@@ -345,7 +345,7 @@ def _update_known_file_text(
         if edit.is_whole_file:
             text = edit.new
         else:
-            text = None if text is None else apply_file_edit(text, edit)
+            text = None if text is None else apply_edit_to_text(text, edit)
     known[action.path] = text
 
 
@@ -397,7 +397,7 @@ def _get_command_text(arguments: dict[str, Any]) -> str | None:
     return shlex.join(words)
 
 
-def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[TurnFileAction]:
+def _iterate_file_actions_of_tool_call(call: ConversationEvent) -> Iterator[TurnFileAction]:
     if call.result is None or call.result.is_error:
         return
     for read in list_files_read_by_call(call):
@@ -406,9 +406,9 @@ def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[TurnFileAction
     if _NOTHING_CHANGED.match(call.result.text):
         return
     if call.name in SHELL_TOOLS:
-        yield from _iterate_actions_of_shell_call(call.arguments or {})
+        yield from _iterate_file_actions_of_shell_call(call.arguments or {})
     else:
-        yield from _iterate_changes_of_call(call, call.result.text)
+        yield from _iterate_file_changes_of_tool_call(call, call.result.text)
 
 
 def list_requested_file_changes(call: ConversationEvent) -> list[TurnFileAction]:
@@ -420,11 +420,13 @@ def list_requested_file_changes(call: ConversationEvent) -> list[TurnFileAction]
     if call.name in SHELL_TOOLS:
         found = _iterate_patches_of_shell_call(call.arguments or {})
     else:
-        found = _iterate_changes_of_call(call, said)
+        found = _iterate_file_changes_of_tool_call(call, said)
     return [one._replace(call=call.call, event=call.index) for one in found]
 
 
-def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[TurnFileAction]:
+def _iterate_file_changes_of_tool_call(
+    call: ConversationEvent, said: str
+) -> Iterator[TurnFileAction]:
     """Yield the changes that a tool call asked for. The tool must not be a shell.
 
     `said` is the text of the call's result; "" if the call failed or has no result.
@@ -435,7 +437,7 @@ def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[Tur
         name = match["tool"]
     if name in _PATCH_TOOLS:
         text = call.text or next(iter(_list_text_arguments(arguments, _PATCH_TEXTS)), "")
-        yield from _iterate_patched_files(parse_apply_patch(text), None)
+        yield from _iterate_file_changes_in_patches(parse_apply_patch(text), None)
     elif name in _MOVE_TOOLS:
         sources, targets = (
             _list_text_arguments(arguments, _SOURCES),
@@ -450,10 +452,10 @@ def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[Tur
     elif name == "NotebookEdit":
         yield from _iterate_notebook_edits(arguments)
     elif name in _EDIT_TOOLS or name in _WRITE_TOOLS:
-        yield from _iterate_edits_of_call(name, arguments, said)
+        yield from _iterate_edits_of_tool_call(name, arguments, said)
 
 
-def _iterate_edits_of_call(
+def _iterate_edits_of_tool_call(
     name: str, arguments: dict[str, Any], said: str
 ) -> Iterator[TurnFileAction]:
     """Yield the edits of a tool that replaces texts or writes whole files.
@@ -469,7 +471,7 @@ def _iterate_edits_of_call(
         edit = FileEdit(None, contents[0], 1, is_whole_file=True)
         beginning = said[:_RESULT_BEGINNING]
         if patches:
-            yield from _iterate_patched_files(patches[:1], None, path)
+            yield from _iterate_file_changes_in_patches(patches[:1], None, path)
         elif _OVERWRITTEN.search(beginning) and not _CREATED.search(beginning):
             yield TurnFileAction(
                 "changed", path, edits=(edit,), hunks=_make_hunks_of_added_text(contents[0])
@@ -483,9 +485,9 @@ def _iterate_edits_of_call(
             )
         return
     if patches:
-        yield from _iterate_patched_files(patches, None, path)
+        yield from _iterate_file_changes_in_patches(patches, None, path)
         return
-    edits = tuple(_iterate_replacements(arguments))
+    edits = tuple(_iterate_text_replacement_edits(arguments))
     if path is not None and edits:
         hunks = tuple(
             hunk for edit in edits for hunk in make_hunks_from_texts(edit.old or "", edit.new)
@@ -494,7 +496,7 @@ def _iterate_edits_of_call(
         yield TurnFileAction("created" if is_new else "changed", path, edits=edits, hunks=hunks)
 
 
-def _iterate_replacements(arguments: dict[str, Any]) -> Iterator[FileEdit]:
+def _iterate_text_replacement_edits(arguments: dict[str, Any]) -> Iterator[FileEdit]:
     listed = next((arguments[key] for key in ("edits", "patterns") if key in arguments), None)
     for one in listed if isinstance(listed, list) else [arguments]:
         if isinstance(one, dict):
@@ -514,7 +516,7 @@ def _iterate_notebook_edits(arguments: dict[str, Any]) -> Iterator[TurnFileActio
         )
 
 
-def _iterate_patched_files(
+def _iterate_file_changes_in_patches(
     patches: Iterable[FilePatch], directory: str | None, path: str | None = None
 ) -> Iterator[TurnFileAction]:
     """Yield the changes in `patches`. If there is only one patch, `path` replaces the path in the patch."""
@@ -567,7 +569,7 @@ _HEREDOC = re.compile(
 _CHANGING_WORD = re.compile(r"\b(?:mv|rm|touch|tee|cp|sed|perl|apply_patch|applypatch)\b|>")
 
 
-def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[TurnFileAction]:
+def _iterate_file_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[TurnFileAction]:
     script = _get_command_text(arguments)
     if script is None or len(script) > _COMMAND_CHARACTERS_MAX:
         return
@@ -584,7 +586,7 @@ def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[TurnFi
         bodies.append(match["body"] if is_literal else None)
         return f" <<HEREDOC {match['rest']}\n"
 
-    for words, target, is_appended, has_body in _iterate_commands(
+    for words, target, is_appended, has_body in _iterate_shell_script_commands(
         _HEREDOC.sub(collect_heredoc_body, script)
     ):
         body = bodies.pop(0) if has_body and bodies else None
@@ -597,7 +599,9 @@ def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[TurnFi
         if target is not None and not _NOT_A_PATH.search(target):
             text = body if words and words[0] in {"cat", "tee"} else None
             yield _make_shell_redirection_action(target, directory, text, is_appended=is_appended)
-        yield from (one._replace(directory=directory) for one in _list_command_actions(words))
+        yield from (
+            one._replace(directory=directory) for one in _list_file_actions_of_command(words)
+        )
 
 
 def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[TurnFileAction]:
@@ -606,7 +610,7 @@ def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[TurnFi
     if script is not None and "*** Begin Patch" in script:
         directory, script = _follow_leading_cd(arguments, script)
         patches = parse_apply_patch(_find_patch_text(script, arguments))
-        yield from _iterate_patched_files(patches, directory)
+        yield from _iterate_file_changes_in_patches(patches, directory)
 
 
 def _follow_leading_cd(arguments: dict[str, Any], script: str) -> tuple[str | None, str]:
@@ -640,7 +644,9 @@ def _make_shell_redirection_action(
     return action._replace(edits=(edit,), hunks=_make_hunks_of_added_text(text, line))
 
 
-def _iterate_commands(script: str) -> Iterator[tuple[list[str], str | None, bool, bool]]:
+def _iterate_shell_script_commands(
+    script: str,
+) -> Iterator[tuple[list[str], str | None, bool, bool]]:
     """Yield the simple commands of a script.
 
     Four values are yielded for each command: its words, the file that its output goes to, whether the
@@ -679,7 +685,7 @@ def _iterate_commands(script: str) -> Iterator[tuple[list[str], str | None, bool
         return
 
 
-def _list_command_actions(words: list[str]) -> list[TurnFileAction]:
+def _list_file_actions_of_command(words: list[str]) -> list[TurnFileAction]:
     """Return the actions of a command on the files that it names."""
     names = list(takewhile(lambda word: "=" in word and word[:1].isalpha(), words))
     words = words[len(names) :]
@@ -739,7 +745,7 @@ def _iterate_search_replace_edits(text: str, applied: dict[str, bool]) -> Iterat
     path: str | None = None
     position = 0
     for block in _SEARCH_REPLACE.finditer(text):
-        path = _find_path_before_block(text[position : block.start()], applied, path)
+        path = _find_path_before_edit_block(text[position : block.start()], applied, path)
         position = block.end()
         if path is None:
             continue
@@ -750,7 +756,7 @@ def _iterate_search_replace_edits(text: str, applied: dict[str, bool]) -> Iterat
         yield TurnFileAction("changed" if old else "created", path, edits=(edit,), hunks=hunks)
 
 
-def _find_path_before_block(
+def _find_path_before_edit_block(
     before: str, applied: dict[str, bool], previous: str | None
 ) -> str | None:
     """Return the file that the text before a block names, or `previous` if the text names no file.

@@ -81,10 +81,10 @@ def reword_errors_for_command() -> Iterator[None]:
     try:
         yield
     except KbtuiError as error:
-        from kbtui.assistant.conversation_tool_answers import ToolCallRefused
+        from kbtui.assistant.conversation_tool_answers import ToolCallRefusedError
 
         where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
-        if isinstance(error, ToolCallRefused):
+        if isinstance(error, ToolCallRefusedError):
             kind = UsageError if isinstance(error, UsageError) else NothingFound
             raise kind(error.command_message, where=where, hint=error.command_hint) from error
         if where:

@@ -28,9 +28,12 @@ from kbtui.cli.conversation_export_command import (
     declare_export_command_arguments,
     export_conversation,
 )
-from kbtui.cli.file_change_commands import print_conversation_changes
-from kbtui.cli.mark_command import cut_mark_label
-from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
+from kbtui.cli.file_history_commands import print_conversation_changes
+from kbtui.cli.turn_mark_command import cut_mark_label
+from kbtui.conversations.conversation_event_kinds import (
+    EVENT_KINDS,
+    map_include_groups_to_event_kinds,
+)
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.terminal_text import (
     cut_to_width,
@@ -55,9 +58,9 @@ if TYPE_CHECKING:
         ConversationReadAnswer,
     )
     from kbtui.conversations.conversation_data_types import (
+        ConversationEventJson,
         ConversationInfo,
-        ConversationUsage,
-        EventJson,
+        TokenUsage,
     )
     from kbtui.library import Library
     from kbtui.references import Ref
@@ -128,7 +131,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     text = "write a conversation as HTML, Markdown or JSON, with its citations; the same as `kbtui export`"
     export = commands.add_parser("export", help=text)
     declare_export_command_arguments(export)
-    ls.set_defaults(run_action=_list_conversations)
+    ls.set_defaults(run_action=_print_conversation_list)
     grep.set_defaults(run_action=_grep_conversations)
     read.set_defaults(run_action=_print_conversation)
     info.set_defaults(run_action=_show_conversation_info)
@@ -205,7 +208,7 @@ def run_conversation_command(args: Namespace) -> int:
     return code
 
 
-def _list_conversations(library: Library, args: Namespace) -> int:
+def _print_conversation_list(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_list
     from kbtui.conversations.conversation_repository import find_unlisted_conversation_paths
 
@@ -242,10 +245,10 @@ def _list_conversations(library: Library, args: Namespace) -> int:
 def _grep_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_grep, grep_all_projects
     from kbtui.conversations.conversation_grep import make_grep_pattern
-    from kbtui.conversations.conversation_repository import list_conversation_signatures
+    from kbtui.conversations.conversation_repository import list_conversation_change_signatures
     from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
 
-    pattern, ids = _read_pattern_and_ids(args)
+    pattern, ids = _read_pattern_and_conversation_ids(args)
     context, limit = args.context, args.limit
     if context is None:
         context = 1 if args.format == "text" and sys.stdout.isatty() else 0
@@ -258,8 +261,8 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
     if any(":" in one.removeprefix("jp://") for one in split_values_at_commas(args.ids) or ()):
         print_to_stderr("--id: the turn is ignored; grep always searches whole conversations")
 
-    def grep_workspace(workspace: Workspace) -> ConversationGrepAnswer:
-        short_ids.update(shorten_conversation_ids(list_conversation_signatures(workspace)))
+    def grep_conversations_of_workspace(workspace: Workspace) -> ConversationGrepAnswer:
+        short_ids.update(shorten_conversation_ids(list_conversation_change_signatures(workspace)))
         return answer_conversation_grep(
             workspace,
             pattern=pattern,
@@ -280,9 +283,9 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
             from kbtui.userdata.workspace_registry import list_registered_workspaces
 
             registered = list_registered_workspaces(library.settings, library.workspace)
-            answer = grep_all_projects(registered, grep_workspace, limit or 50)
+            answer = grep_all_projects(registered, grep_conversations_of_workspace, limit or 50)
         else:
-            answer = grep_workspace(library.workspace)
+            answer = grep_conversations_of_workspace(library.workspace)
     if args.lists_conversations:
         _print_conversations_with_matches(answer, short_ids, limit, args.format)
     else:
@@ -311,7 +314,7 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
 _ID_OR_STANDARD_INPUT = re.compile(r"-|[a-z]+-[0-9A-Za-z-]{8,}(?::\S*)?")
 
 
-def _read_pattern_and_ids(args: Namespace) -> tuple[str, list[str] | None]:
+def _read_pattern_and_conversation_ids(args: Namespace) -> tuple[str, list[str] | None]:
     """Return the pattern to search for, and the ids of the conversations to search (None: all conversations).
 
     If the pattern or an id is `-`, it is read from standard input. Ids on standard input are separated
@@ -423,7 +426,7 @@ def _find_conversation_of_reference(library: Library, text: str) -> tuple[Ref, C
 def _resume_conversation(library: Library, args: Namespace) -> int:
     from shlex import join
 
-    from kbtui.conversations.agent_commands import find_agent_command, run_agent_command
+    from kbtui.conversations.agent_resume_commands import find_agent_command, run_agent_command
 
     if args.run and args.json:
         raise UsageError("cannot be combined with --run", where="--json")
@@ -438,7 +441,7 @@ def _resume_conversation(library: Library, args: Namespace) -> int:
             f"turn {ref.turn} is ignored: a conversation can only be resumed at its end;"
             " to continue a copy, use --fork; to attach the turn, use --attach"
         )
-    if not args.run and not command.has_directory:
+    if not args.run and not command.does_directory_exist:
         print_to_stderr(
             f"{command.directory}: the directory no longer exists, so the command would fail; create it again, or move the project back"
         )
@@ -495,7 +498,7 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
 
 def _format_conversation_facts(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each fact about a conversation; `-` stands for a fact that its files do not contain."""
-    from kbtui.conversations.conversation_data_types import ConversationUsage
+    from kbtui.conversations.conversation_data_types import TokenUsage
     from kbtui.conversations.conversation_statistics import format_cost
 
     for name, value in facts.items():
@@ -511,7 +514,7 @@ def _format_conversation_facts(facts: Mapping[str, Any]) -> Iterator[str]:
                     number = "-" if count is None else f"{count:,}{mark}"
                     yield f"{key.replace('_', ' '):<20} {number}"
         elif name == "subagent_usage":
-            yield f"{'subagent tokens':<20} {_format_usage(ConversationUsage(**value))}"
+            yield f"{'subagent tokens':<20} {_format_usage(TokenUsage(**value))}"
         elif name in {"cost", "subagent_cost"}:
             yield f"{label:<20} {'-' if value is None else format_cost(value)}"
         elif name == "models":
@@ -521,7 +524,7 @@ def _format_conversation_facts(facts: Mapping[str, Any]) -> Iterator[str]:
             yield f"{label:<20} {text}"
 
 
-def _format_usage(usage: ConversationUsage) -> str:
+def _format_usage(usage: TokenUsage) -> str:
     """Format token counts as one line, such as `3,047  (37 input, 10 output, 2,500 cache read, 500 cache write)`."""
     total = "-" if usage.total_tokens is None else f"{usage.total_tokens:,}"
     counts = {
@@ -757,7 +760,7 @@ class ConversationFormatter:
                     is_dim = EVENT_KINDS[event["event_kind"]].is_subdued
                     yield self.style_text(text, "dim") if is_dim else text
 
-    def _format_event_heading(self, event: EventJson) -> str:
+    def _format_event_heading(self, event: ConversationEventJson) -> str:
         kind = EVENT_KINDS[event["event_kind"]]
         author, name = event.get("author"), event.get("name")
         parts = [self.put_on_one_safe_line(author) if author else kind.label]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def declare_export_command_arguments(parser: ArgumentParser) -> None:
     from kbtui.citations.masked_conversation_export import EXPORT_FORMATS
-    from kbtui.conversations.event_kinds import map_include_groups_to_event_kinds
+    from kbtui.conversations.conversation_event_kinds import map_include_groups_to_event_kinds
 
     text = "a conversation, turn or call: jp-c17457886043, claude-258c7280, …:3 or …:3.2"
     parser.add_argument("id", metavar="ID", help=text)
@@ -73,7 +73,7 @@ def export_conversation(library: Library, args: Namespace) -> int:
         get_export_format_of_path,
         prepare_shared_conversation,
     )
-    from kbtui.cli.mark_command import report_unreadable_marks
+    from kbtui.cli.turn_mark_command import report_unreadable_marks
     from kbtui.conversations.conversation_repository import (
         find_conversation,
         load_conversation,

@@ -133,7 +133,7 @@ def declare_model_command_arguments(parser: ArgumentParser) -> None:
     add("--json", action="store_true", help="print one JSON document")
 
 
-def _compare_models(args: Namespace) -> int:
+def _compare_embedding_models(args: Namespace) -> int:
     """Compare the configured model with another one, using the queries in the query log."""
     from kbtui.library import open_workspace
     from kbtui.library.embedding_model_comparison import compare_models
@@ -201,11 +201,11 @@ def run_model_command(args: Namespace) -> int:
     if args.action == "compare":
         if not args.path:
             raise UsageError("`compare` needs the directory of a model", where="PATH")
-        return _compare_models(args)
+        return _compare_embedding_models(args)
     if args.path:
         raise UsageError("only `compare` takes a path", where="PATH")
     from kbtui.index.embedding_model import (
-        EmbeddingModelUnavailable,
+        EmbeddingModelUnavailableError,
         find_embedding_model,
         verify_packaged_model,
     )
@@ -218,7 +218,7 @@ def run_model_command(args: Namespace) -> int:
         with StderrWaitIndicator("checking the model's files"):
             verify_packaged_model(model)
         facts["usable"] = True
-    except EmbeddingModelUnavailable as error:
+    except EmbeddingModelUnavailableError as error:
         facts["reason"] = str(error)
     name = setting or "all-MiniLM-L6-v2, packaged"
     # kbtui knows the checksums of its own model only.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kbtui.engine.engine_protocol import (
         EngineReadiness,
         IndexProgressEvent,
-        RefreshOptions,
+        IndexRefreshOptions,
         WorkspaceStatus,
     )
     from kbtui.userdata.workspace_registry import RegisteredWorkspace
@@ -80,7 +80,7 @@ def run_engine_command(args: Namespace) -> int:
         library.set_embedding_paused(args.action == "pause")
         print(EMBEDDING_PAUSED if args.action == "pause" else "embedding continues")
         return 0
-    from kbtui.engine.engine_launcher import EngineNotRunning, connect_or_start_engine
+    from kbtui.engine.engine_launcher import EngineNotRunningError, connect_or_start_engine
     from kbtui.workspace import find_workspace, open_workspace_at_root
     from kbtui.workspace.paths import get_user_home
 
@@ -94,7 +94,7 @@ def run_engine_command(args: Namespace) -> int:
         workspace = open_workspace_at_root(Path(get_user_home()))
     try:
         engine = connect_or_start_engine(workspace, start=False)
-    except EngineNotRunning:
+    except EngineNotRunningError:
         if args.json:
             print_json_result({"running": False})
         else:
@@ -148,10 +148,10 @@ def _format_embedding_progress(state: WorkspaceStatus) -> str | None:
     total = format_counted_noun(progress["total"], "passage")
     parts = format_embedded_percentages(progress["parts"])
     text = f"{state['left']:,} of {total} not embedded yet" + (f" ({parts} done)" if parts else "")
-    return f"{text}{_format_pace_or_pause(progress)}"
+    return f"{text}{_format_indexing_pace_or_pause(progress)}"
 
 
-def _format_pace_or_pause(progress: IndexProgressEvent) -> str:
+def _format_indexing_pace_or_pause(progress: IndexProgressEvent) -> str:
     """Return the speed and the remaining time of the indexing, or the reason for a pause, or ""."""
     if progress["waits"] == "user":
         return f"; {EMBEDDING_PAUSED}"
@@ -185,7 +185,9 @@ def run_index_command(args: Namespace) -> int:
     library = open_workspace(args.workspace)
     began = time.monotonic()
     engine = library.connect_engine()
-    options: RefreshOptions = {"rebuild": True} if args.rebuild else {"retry": True, "check": True}
+    options: IndexRefreshOptions = (
+        {"rebuild": True} if args.rebuild else {"retry": True, "check": True}
+    )
     progress = ProgressLine()
     state = engine.send_request("refresh", wait=0.5, **options)
     while not state["done"]:
@@ -255,7 +257,7 @@ def _show_index_progress(progress: ProgressLine, engine: EngineClient) -> None:
         return
     phase = {"keywords": "indexing", "vectors": "embedding"}[found["phase"]]
     counts = f"{found['done']:,} of {found['total']:,}"
-    progress.show_progress(f"{phase} {counts}{_format_pace_or_pause(found)}")
+    progress.show_progress(f"{phase} {counts}{_format_indexing_pace_or_pause(found)}")
 
 
 def declare_workspaces_command_arguments(parser: ArgumentParser) -> None:

@@ -21,12 +21,12 @@ from kbtui.cli.cli_output import (
     update_and_open_index,
 )
 from kbtui.cli.filter_options import add_filter_options, iterate_filters_from_options
-from kbtui.cli.mark_command import (
-    format_mark_lines,
-    print_marks_notice,
+from kbtui.cli.tui_start_commands import declare_open_command_arguments
+from kbtui.cli.turn_mark_command import (
+    format_turn_mark_lines,
+    print_unreadable_marks_notice,
     report_unreadable_marks,
 )
-from kbtui.cli.tui_start_commands import declare_open_command_arguments
 from kbtui.dates import DAY_SECONDS, format_unix_time_as_iso
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.front_matter import split_front_matter
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kbtui.citations import Citation
-    from kbtui.citations.citation_and_conversation_export import CitationDifference
+    from kbtui.citations.citation_and_conversation_export import CitedTextDifference
     from kbtui.cli.cli_argument_parser import CliArgumentParser
     from kbtui.index.catalog_query import EntryChunkJson, EntryPage, EntryRow
     from kbtui.knowledge.front_matter import FrontMatterAndBody
@@ -388,7 +388,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
                 "how": cite.how,
                 "tool": cite.tool,
                 "timestamp": cite.timestamp.isoformat() if cite.timestamp else None,
-                **marks.make_json_fields(cite.source),
+                **marks.make_turn_marks_json_fields(cite.source),
             }
             for cite in cites
         ],
@@ -397,12 +397,12 @@ def _show_entry(library: Library, args: Namespace) -> int:
     library.close()
     text = _format_entry_details(row, source, chunks, cites, short_refs, marks)
     print_text_or_json(text, facts, args.json)
-    print_marks_notice(marks)
+    print_unreadable_marks_notice(marks)
     return 0
 
 
 def _show_subject_history(library: Library, args: Namespace) -> int:
-    from kbtui.cli.file_change_commands import print_git_problem
+    from kbtui.cli.file_history_commands import print_git_problem
     from kbtui.text_difference import format_unified_difference
 
     ref = _parse_subject_reference(library, args.ref)
@@ -435,7 +435,9 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
         lines.append("\n")
         lines += [f"  given to {', '.join(given)}\n"] if given else []
         for turn, name in zip(version.given_to, given, strict=True):
-            lines.append(format_mark_lines(marks.get_labels(turn), f"    {name}  "))
+            lines.append(
+                format_turn_mark_lines(marks.get_mark_labels_of_turn(turn), f"    {name}  ")
+            )
         fact: dict[str, object] = {
             "number": index + 1,
             "time": format_unix_time_as_iso(version.time),
@@ -449,7 +451,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
         if marked := [
             {"ref": turn, **fields}
             for turn in version.given_to
-            if (fields := marks.make_json_fields(turn))
+            if (fields := marks.make_turn_marks_json_fields(turn))
         ]:
             fact["marked_turns"] = marked
         if args.diff and index + 1 < len(versions):
@@ -463,7 +465,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
             fact["difference"] = difference
         facts.append(fact)
     print_text_or_json("".join(lines), {"ref": str(ref), "versions": facts}, args.json)
-    print_marks_notice(marks)
+    print_unreadable_marks_notice(marks)
     return 0
 
 
@@ -629,10 +631,10 @@ def run_cites_command(args: Namespace) -> int:
         )
     ]
     facts = serialize_citations(
-        found.ref, found.uses, found.used_by, differences, marks.make_json_fields
+        found.ref, found.uses, found.used_by, differences, marks.make_turn_marks_json_fields
     )
     print_text_or_json("".join(lines), facts, args.json)
-    print_marks_notice(marks)
+    print_unreadable_marks_notice(marks)
     if not found.uses and not found.used_by:
         print_to_stderr(f"no citations to or from {found.ref}")
         return 1
@@ -646,16 +648,20 @@ def _format_marks_of_citing_turns(cites: list[Citation], marks: MarksOfTurns) ->
     """
     seen: set[str] = set()
     for cite in cites:
-        yield "" if cite.source in seen else format_mark_lines(marks.get_labels(cite.source))
+        yield (
+            ""
+            if cite.source in seen
+            else format_turn_mark_lines(marks.get_mark_labels_of_turn(cite.source))
+        )
         seen.add(cite.source)
 
 
 def _compare_citations_with_current_texts(
     library: Library, cites: list[Citation]
-) -> dict[Citation, CitationDifference]:
+) -> dict[Citation, CitedTextDifference]:
     """Compare each cited subject that has changed or no longer exists with the text that the turn used."""
     from kbtui.citations.citation_and_conversation_export import (
-        CitationDifference,
+        CitedTextDifference,
         format_difference_remark,
     )
 
@@ -671,7 +677,9 @@ def _compare_citations_with_current_texts(
                     renamed_to=texts.renamed_to,
                     is_disabled=texts.is_disabled,
                 )
-                differences[cite] = CitationDifference(texts.format_as_unified_difference(), remark)
+                differences[cite] = CitedTextDifference(
+                    texts.format_as_unified_difference(), remark
+                )
     return differences
 
 

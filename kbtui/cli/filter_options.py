@@ -52,7 +52,7 @@ def iterate_filters_from_options(
             values = (given,) if is_single else split_filter_values(given, at_spaces=False)
             if not any(value.strip() for value in values):
                 # Refuse an empty value: an unset variable in a script must not select everything.
-                raise UsageError("needs a value", where=row.option_names, hint=row.about)
+                raise UsageError("needs a value", where=row.joined_option_names, hint=row.about)
             found += [value for value in values if value.strip()]
         if found:
             yield row, found
@@ -79,5 +79,7 @@ def parse_filter_options(args: Namespace) -> dict[str, Any]:
             else:
                 fields[row.search] = tuple(values)
         except FilterValueError as error:
-            raise UsageError(error.message, where=row.option_names, hint=error.hint) from error
+            raise UsageError(
+                error.message, where=row.joined_option_names, hint=error.hint
+            ) from error
     return fields

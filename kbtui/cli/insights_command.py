@@ -9,7 +9,7 @@ from kbtui.cli.cli_output import (
     print_to_stderr,
     update_and_open_index,
 )
-from kbtui.cli.mark_command import format_mark_lines, print_marks_notice
+from kbtui.cli.turn_mark_command import format_turn_mark_lines, print_unreadable_marks_notice
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import UsageError
 from kbtui.terminal_text import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         EntryCitationCount,
         Insights,
         TitledTurnWithOutdatedCitations,
-        TokenCount,
+        TokenCountAndCost,
     )
     from kbtui.userdata.query_log import LoggedQuery
     from kbtui.userdata.user_data_store import UserData
@@ -79,7 +79,7 @@ def run_insights_command(args: Namespace) -> int:
             stale_days=args.stale_days,
             hidden=args.hidden,
         )
-    print_marks_notice(found.marks)
+    print_unreadable_marks_notice(found.marks)
     library.close()
     is_logging = library.settings.query_log
     facts = {**found.as_json(), "logging": is_logging}
@@ -113,7 +113,7 @@ def format_insights_report(found: Insights) -> str:
         never: map(_format_uncited_entry, found.never_cited),
         stale: map(_format_cited_entry, found.stale),
         f"Turns based on knowledge that has since changed ({found.outdated_turns_total})": [
-            _format_outdated_turn(turn, found.marks.get_labels(turn.ref))
+            _format_outdated_turn(turn, found.marks.get_mark_labels_of_turn(turn.ref))
             for turn in found.outdated_turns
         ],
         **{
@@ -168,11 +168,11 @@ def _format_outdated_turn(turn: TitledTurnWithOutdatedCitations, marks: Iterable
     subjects = ", ".join(
         format_outdated_subject(sanitize_to_one_line(ref), state) for ref, state in turn.subjects
     )
-    mark_lines = format_mark_lines(marks, " " * 9)
+    mark_lines = format_turn_mark_lines(marks, " " * 9)
     return f"       {turn.short_ref}  {day}  {title}\n{mark_lines}         given {subjects}"
 
 
-def _format_token_count(count: TokenCount) -> str:
+def _format_token_count(count: TokenCountAndCost) -> str:
     name = sanitize_to_one_line(count.name or "unknown")
     title = f"  {cut_to_width(sanitize_to_one_line(count.title), 60)}" if count.title else ""
-    return f"{count.usage.total_tokens or 0:>15,}  {name}{title}  ({', '.join(count.list_detail_phrases())})"
+    return f"{count.usage.total_tokens or 0:>15,}  {name}{title}  ({', '.join(count.list_token_count_phrases())})"

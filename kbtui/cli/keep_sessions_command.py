@@ -50,7 +50,7 @@ def run_keep_command(args: Namespace) -> int:
     """
     action, *ids = args.names or [""]
     if action == "ls":
-        return _list_kept_sessions(args, ids)
+        return _print_kept_sessions(args, ids)
     if action == "check":
         return _check_kept_sessions(args, ids)
     if action == "rm":
@@ -62,7 +62,7 @@ def run_keep_command(args: Namespace) -> int:
 
 
 def _keep_selected_sessions(library: Library, args: Namespace) -> int:
-    from kbtui.conversations.session_archive import keep_conversation
+    from kbtui.conversations.session_archive import keep_copy_of_conversation
 
     if args.names and (args.agents or args.labels or args.title or args.all):
         raise UsageError("write either references or options that select conversations")
@@ -71,7 +71,7 @@ def _keep_selected_sessions(library: Library, args: Namespace) -> int:
     with StderrWaitIndicator("keeping sessions"):
         for info in _select_conversations_to_keep(library, args):
             try:
-                outcome = keep_conversation(library.workspace, info, verified=True)
+                outcome = keep_copy_of_conversation(library.workspace, info, verified=True)
             except KbtuiError as error:
                 print_error(error)
                 failed += 1
@@ -156,7 +156,7 @@ def _is_part_of_chosen_conversation(
     return False
 
 
-def _list_kept_sessions(args: Namespace, ids: list[str]) -> int:
+def _print_kept_sessions(args: Namespace, ids: list[str]) -> int:
     from kbtui.conversations.session_archive import (
         find_session_copy_damage,
         get_session_archive_directory,

@@ -183,7 +183,7 @@ def run_prompt_command(args: Namespace) -> int:
     """Print the <knowledge> section exactly as the system prompt contains it."""
     knowledge = _load_knowledge_with_options(args)
     with StderrWaitIndicator("reading subjects"):
-        text = knowledge.format_prompt_section()
+        text = knowledge.format_knowledge_section()
     if text is None:
         print_to_stderr("no <knowledge> section: there is nothing to list or pre-load")
         return 1

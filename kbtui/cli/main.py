@@ -13,7 +13,7 @@ import os
 import sys
 
 from kbtui.cli.cli_output import apply_terminal_text_setting, print_error, print_to_stderr
-from kbtui.errors import KbtuiError, PackageUnavailable, UsageError
+from kbtui.errors import KbtuiError, PackageUnavailableError, UsageError
 from kbtui.version import __version__
 
 TYPE_CHECKING = False
@@ -41,13 +41,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "write a conversation as HTML, Markdown or JSON for other people",
     ),
     "keep": ("keep_sessions_command", "keep copies of sessions that their agent will delete"),
-    "mark": ("mark_command", "mark turns and passages as decided, rejected or superseded"),
+    "mark": ("turn_mark_command", "mark turns and passages as decided, rejected or superseded"),
     "data": ("user_data_command", "move your bookmarks, marks and other data to another machine"),
     "show": ("entry_commands", "print what a reference points to"),
     "open": ("tui_start_commands", "open a reference in the TUI"),
     "cites": ("entry_commands", "list what a reference cites, and what cites it"),
     "blame": (
-        "file_change_commands",
+        "file_history_commands",
         "list the turns that changed or read a file, or that wrote certain lines",
     ),
     "entries": ("entry_commands", "list entries with type, status, size and citations"),
@@ -56,10 +56,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "insights_command",
         "show frequent queries, queries without a good match, citations and activity",
     ),
-    "source": ("source_command", "fetch pages, files and MCP resources into topics"),
-    "tools": ("tool_commands", "print, install or uninstall the tools for assistants"),
-    "tool": ("tool_commands", "answer one call of a JP local tool"),
-    "mcp": ("tool_commands", "serve the tools over MCP on stdio"),
+    "source": ("document_source_command", "fetch pages, files and MCP resources into topics"),
+    "tools": ("assistant_tool_commands", "print, install or uninstall the tools for assistants"),
+    "tool": ("assistant_tool_commands", "answer one call of a JP local tool"),
+    "mcp": ("assistant_tool_commands", "serve the tools over MCP on stdio"),
     "serve": ("tui_start_commands", "show the TUI in a browser on this machine"),
     "publish": ("published_library_commands", "publish subjects and their vectors for a team"),
     "library": (
@@ -124,7 +124,7 @@ def _run_command_or_print_error(words: list[str]) -> int:
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "kbtui":
             raise
-        missing = PackageUnavailable(error)
+        missing = PackageUnavailableError(error)
         print_error(missing)
         return missing.exit_code
     except KeyboardInterrupt:
@@ -277,9 +277,9 @@ def _resolve_workspace_option(workspace: str | None) -> str | None:
     """
     if workspace is None or "://" not in workspace:
         return workspace
-    from kbtui.cli.published_library_commands import find_mirror_of_uri
+    from kbtui.cli.published_library_commands import find_or_fetch_library_mirror
 
-    return find_mirror_of_uri(workspace)
+    return find_or_fetch_library_mirror(workspace)
 
 
 def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from kbtui.publishing.library_publisher import LibraryPublishResult
     from kbtui.publishing.library_subscription_status import LibrarySubscriptionStatus
+    from kbtui.publishing.published_library_part_format import EntryKey
     from kbtui.publishing.published_library_pull import LibraryPullResult
-    from kbtui.publishing.published_part_format import EntryKey
     from kbtui.publishing.text_vector_provider import TextVectorProvider
     from kbtui.workspace import Settings, Workspace
 
@@ -77,7 +77,7 @@ def run_publish_command(args: Namespace) -> int:
     store = LibraryStore(uri, create=not args.dry_run, is_missing_allowed=args.dry_run)
     entries = collect_publishable_entries(workspace, settings, library.publish)
     embedder = None if args.no_vectors else _make_embedder(workspace, settings)
-    with ProgressLine() as progress, _convert_cache_errors(workspace):
+    with ProgressLine() as progress, _convert_vector_cache_errors(workspace):
         try:
             publisher = LibraryPublisher(
                 workspace,
@@ -94,7 +94,7 @@ def run_publish_command(args: Namespace) -> int:
                     f"embedding {done:,} of {total:,}"
                 ),
             )
-            removal = None if args.allow_empty else publisher.find_unlikely_removal()
+            removal = None if args.allow_empty else publisher.describe_suspicious_removal()
             if args.dry_run:
                 result = publisher.result
             else:
@@ -102,7 +102,7 @@ def run_publish_command(args: Namespace) -> int:
         finally:
             if embedder is not None:
                 embedder.close()
-    text = _format_dry_run(result) if args.dry_run else _format_publish_result(result)
+    text = _format_publish_dry_run(result) if args.dry_run else _format_publish_result(result)
     print_text_or_json(text, _make_publish_json(result, args.dry_run, removal), args.json)
     if not args.json:
         for line in entries.unmatched:
@@ -147,23 +147,23 @@ def _print_new_signing_keys(args: Namespace) -> int:
 
 
 def _make_embedder(workspace: Workspace, settings: Settings) -> TextVectorProvider | None:
-    from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
+    from kbtui.index.embedding_model import EmbeddingModelUnavailableError, find_embedding_model
     from kbtui.publishing.text_vector_provider import TextVectorProvider
 
     if settings.model == "off":
         return None
     try:
         model = find_embedding_model(settings.model)
-    except EmbeddingModelUnavailable as error:
+    except EmbeddingModelUnavailableError as error:
         raise KbtuiError(
             error.message, where=error.where, hint="--no-vectors publishes without the model"
         ) from error
-    with _convert_cache_errors(workspace):
+    with _convert_vector_cache_errors(workspace):
         return TextVectorProvider(workspace, model, lambda text: None)
 
 
 @contextmanager
-def _convert_cache_errors(workspace: Workspace) -> Iterator[None]:
+def _convert_vector_cache_errors(workspace: Workspace) -> Iterator[None]:
     """Turn errors of the cache of vectors into `IndexUnavailable`.
 
     An `OSError` that concerns something else, such as the pipe to the model's process, is not
@@ -197,7 +197,7 @@ def _format_entry_keys(word: str, keys: Iterable[EntryKey]) -> str:
     return "".join(f"{word:<8} {sanitize_to_one_line(_format_entry_key(key))}\n" for key in keys)
 
 
-def _format_dry_run(result: LibraryPublishResult) -> str:
+def _format_publish_dry_run(result: LibraryPublishResult) -> str:
     lines = [
         _format_entry_keys("new", result.new),
         _format_entry_keys("changed", result.changed),
@@ -299,8 +299,8 @@ def run_library_command(args: Namespace) -> int:
     A workspace subscribes with `[library] remote = "URI"` in kb-library.toml. Nothing is fetched before the
     first `pull`. From then on, the engine fetches new versions, by default every 15 minutes.
     """
-    from kbtui.index.embedding_model import find_model_key
-    from kbtui.publishing.library_subscription_status import describe_subscription
+    from kbtui.index.embedding_model import find_embedding_model_key
+    from kbtui.publishing.library_subscription_status import read_subscription_status
     from kbtui.publishing.published_library_pull import delete_mirror, pull_subscribed_library
     from kbtui.workspace import find_workspace, load_settings
     from kbtui.workspace.published_library_mirror import get_mirror_of_root, get_subscribed_mirror
@@ -316,21 +316,23 @@ def run_library_command(args: Namespace) -> int:
         return 0
     if args.action == "pull":
         with ProgressLine() as progress:
-            result = pull_subscribed_library(workspace, _make_pull_reporter(progress))
+            result = pull_subscribed_library(workspace, _make_library_pull_reporter(progress))
         if not args.json:
-            print_to_stderr(_format_pull_result(result))
-    status = describe_subscription(workspace, find_model_key(load_settings().model))
+            print_to_stderr(_format_library_pull_result(result))
+    status = read_subscription_status(workspace, find_embedding_model_key(load_settings().model))
     assert status is not None
     has_own_files = get_mirror_of_root(workspace.root) is None
-    print_text_or_json(_format_subscription(status, has_own_files), status.as_json(), args.json)
+    print_text_or_json(
+        _format_library_subscription(status, has_own_files), status.as_json(), args.json
+    )
     return 0 if status.is_mirrored else 1
 
 
-def _make_pull_reporter(progress: ProgressLine) -> Callable[[int, int], None]:
+def _make_library_pull_reporter(progress: ProgressLine) -> Callable[[int, int], None]:
     return lambda done, total: progress.show_progress(f"fetching part {done:,} of {total:,}")
 
 
-def _format_pull_result(result: LibraryPullResult) -> str:
+def _format_library_pull_result(result: LibraryPullResult) -> str:
     if result.is_unchanged:
         return "the mirror is up to date"
     entries = format_counted_noun(result.entries, "entry", "entries")
@@ -340,7 +342,7 @@ def _format_pull_result(result: LibraryPullResult) -> str:
     )
 
 
-def _format_subscription(status: LibrarySubscriptionStatus, has_own_files: bool) -> str:
+def _format_library_subscription(status: LibrarySubscriptionStatus, has_own_files: bool) -> str:
     from kbtui.publishing.library_subscription_status import PROBLEM_TEXTS
 
     lines = [f"library    {sanitize_to_one_line(status.remote)}"]
@@ -363,7 +365,7 @@ def _format_subscription(status: LibrarySubscriptionStatus, has_own_files: bool)
     return "\n".join(lines) + "\n"
 
 
-def find_mirror_of_uri(uri: str) -> str:
+def find_or_fetch_library_mirror(uri: str) -> str:
     """Return the root of the mirror of the library at `uri`; fetch the library if it has no mirror yet."""
     from kbtui.publishing.published_library_pull import pull_library
     from kbtui.workspace.published_library_mirror import (
@@ -376,5 +378,5 @@ def find_mirror_of_uri(uri: str) -> str:
     if not mirror.exists():
         with ProgressLine() as progress:
             settings = LibrarySubscriptionSettings(remote=uri)
-            pull_library(mirror, settings, _make_pull_reporter(progress))
+            pull_library(mirror, settings, _make_library_pull_reporter(progress))
     return str(mirror.root)

@@ -54,7 +54,7 @@ def load_search_into_arguments(args: Namespace) -> None:
     found = _open_user_data(args).list_saved_searches()
     search = next((one for one in found if one.name == args.saved), None)
     if search is None:
-        raise _make_unknown_name_error(args.saved, found)
+        raise _make_unknown_saved_search_error(args.saved, found)
     args.query = [search.query]
     args.mode = args.mode or search.mode
     args.archived, args.hidden = args.archived or search.archived, args.hidden or search.hidden
@@ -89,12 +89,12 @@ def remove_saved_search(args: Namespace) -> int:
     """Remove the search that is named in `--remove-saved`; return the exit code."""
     data = _open_user_data(args)
     if not data.remove_saved_search(args.remove_saved):
-        raise _make_unknown_name_error(args.remove_saved, data.list_saved_searches())
+        raise _make_unknown_saved_search_error(args.remove_saved, data.list_saved_searches())
     print_to_stderr(f"removed the saved search {sanitize_to_one_line(args.remove_saved)!r}")
     return 0
 
 
-def _make_unknown_name_error(name: str, known: list[SavedSearch]) -> NothingFound:
+def _make_unknown_saved_search_error(name: str, known: list[SavedSearch]) -> NothingFound:
     names = ", ".join(one.name for one in known)
     hint = f"saved searches: {names}" if known else "there are no saved searches"
     return NothingFound(f"there is no saved search {name!r}", hint=hint)

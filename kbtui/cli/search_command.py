@@ -101,7 +101,7 @@ def run_search_command(args: Namespace) -> int:
     if args.wait is not None:
         request["wait"] = args.wait
 
-    def search_lines_or_index() -> SearchAnswerEngineMessage:
+    def search_by_regex_or_index() -> SearchAnswerEngineMessage:
         if expression is not None:
             return _search_lines_by_regex(args, expression)
         answer = _search_with_running_engine(args.workspace, request)
@@ -111,9 +111,9 @@ def run_search_command(args: Namespace) -> int:
         from kbtui.cli.cli_output import StderrWaitIndicator
 
         with StderrWaitIndicator("searching"):
-            answer = search_lines_or_index()
+            answer = search_by_regex_or_index()
     else:
-        answer = search_lines_or_index()
+        answer = search_by_regex_or_index()
     _raise_first_query_mistake(answer)
     if args.save is not None:
         from kbtui.cli.saved_search_commands import save_search_of_arguments
@@ -141,7 +141,7 @@ def _search_with_running_engine(
     """
     from kbtui.engine import engine_protocol
     from kbtui.engine.engine_client import EngineClient
-    from kbtui.errors import EngineUnavailable
+    from kbtui.errors import EngineUnavailableError
     from kbtui.version import __version__
     from kbtui.workspace import paths
 
@@ -161,7 +161,7 @@ def _search_with_running_engine(
     try:
         # Wait only briefly: if the engine does not answer, the library waits for it.
         client = EngineClient(place, root, timeout=0.5)
-    except EngineUnavailable:
+    except EngineUnavailableError:
         return None
     try:
         if client.hello.get("version") != __version__:
@@ -169,7 +169,7 @@ def _search_with_running_engine(
         arguments = engine_protocol.make_engine_search_arguments(request)
         arguments["client_environment"] = paths.make_search_environment_fingerprint()
         reply = client.send_request("search", **arguments)
-    except EngineUnavailable:
+    except EngineUnavailableError:
         return None
     finally:
         client.close()
@@ -211,7 +211,7 @@ def _search_lines_by_regex(args: Namespace, expression: str) -> SearchAnswerEngi
 def _check_options_allow_regex(args: Namespace) -> None:
     given = next(iter(iterate_filters_from_options(args, "search")), None)
     if given is not None:
-        where = given[0].option_names
+        where = given[0].joined_option_names
     elif args.explain or args.why:
         where = "--explain" if args.explain else "--why"
     else:
@@ -363,7 +363,7 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
     later = f" · again in turn {turn}" if (turn := hit.get("later_turn")) else ""
     others = f" · {format_counted_noun(more, 'more passage')}" if more > 0 else ""
     facts = f"{dim}{parent}{role}{rewound}{outdated}{marks}{later}{others}{off}"
-    project = f"{dim}[{_format_project(hit)}]{off} " if "project" in hit else ""
+    project = f"{dim}[{_format_project_of_hit(hit)}]{off} " if "project" in hit else ""
     head = f"{project}{bold}{sanitize(ref)}{off}  {sanitize_to_one_line(hit['title'])}{facts}"
     text, matches = remove_repeated_title(text, matches, hit["title"])
     text, matches = remove_heading_and_bold_marks(text, matches)
@@ -391,7 +391,7 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
     return "\n".join(lines)
 
 
-def _format_project(hit: HitJson) -> str:
+def _format_project_of_hit(hit: HitJson) -> str:
     """Return the project of a hit; add the workspace's directory if the directory has another name."""
     directory = os.path.basename(hit["workspace"])  # noqa: PTH119
     name = hit["project"]
@@ -424,7 +424,7 @@ def _iterate_explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
         reason = explained[leg]["reason"]
         is_asked = reason is None or reason["code"] != "leg_not_asked"
         if explained["chunk_id"] is not None and is_asked:
-            yield f"    {name}: {_format_leg_rank(explained[leg])}"
+            yield f"    {name}: {_format_rank_and_score(explained[leg])}"
     matches = explained["matches"]
     terms = [
         f"{match['term']} in {match['field']} (score {match['score']:.2f}, weight {match['weight']:g})"
@@ -458,7 +458,7 @@ def _iterate_explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
         yield f"    not a hit: {sanitize(text)}"
 
 
-def _format_leg_rank(leg: dict[str, Any]) -> str:
+def _format_rank_and_score(leg: dict[str, Any]) -> str:
     if leg["rank"] is None:
         found = sanitize(leg["note"] or "not found")
     else:

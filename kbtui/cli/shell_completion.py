@@ -171,7 +171,7 @@ def _list_conversation_id_completions(path: str | None, topic_name: str, current
     if current.isdigit() or current.startswith(JP_ID_PREFIX) or JP_ID_PREFIX.startswith(current):
         found += _list_jp_id_completions(path, current)
     if not (current.isdigit() or current.startswith(JP_ID_PREFIX)):
-        found += _list_other_id_completions(path, current)
+        found += _list_non_jp_id_completions(path, current)
     return found
 
 
@@ -188,7 +188,7 @@ def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
     )
 
 
-def _list_other_id_completions(path: str | None, current: str) -> Pairs:
+def _list_non_jp_id_completions(path: str | None, current: str) -> Pairs:
     """Return completions of `current` to ids of conversations with agents other than JP.
 
     A completion is the short id of a conversation, or the full id if only the full id begins with `current`.

@@ -68,7 +68,7 @@ def declare_data_command_arguments(parser: ArgumentParser) -> None:
     imported.add_argument("--searches", action="store_true", help=text)
     text = "print what would change, and change nothing"
     imported.add_argument("--dry-run", action="store_true", help=text)
-    for command, run in ((export, _export_data), (imported, _import_data)):
+    for command, run in ((export, _export_user_data), (imported, _import_user_data)):
         command.set_defaults(run_action=run)
         command.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -87,7 +87,7 @@ def run_data_command(args: Namespace) -> int:
     return code
 
 
-def _export_data(args: Namespace) -> int:
+def _export_user_data(args: Namespace) -> int:
     from kbtui.userdata.user_data_transfer import collect_user_data
     from kbtui.workspace import find_workspace, load_settings
 
@@ -102,13 +102,15 @@ def _export_data(args: Namespace) -> int:
         )
     if args.dry_run:
         print_text_or_json(
-            _describe_exported_user_data(data), _make_export_json(data, left_out), args.json
+            _describe_exported_user_data(data),
+            _make_user_data_export_json(data, left_out),
+            args.json,
         )
     else:
         with StderrWaitIndicator("writing"):
             left_out += _write_user_data_export(workspace, args.file, data)
         if args.json:
-            print_json_result(_make_export_json(data, left_out))
+            print_json_result(_make_user_data_export_json(data, left_out))
         elif args.file != "-":
             print_to_stderr(f"wrote {args.file}")
     for one in left_out:
@@ -179,7 +181,9 @@ def _count_records_by_kind(kinds: Iterable[str]) -> dict[str, int]:
     return counts
 
 
-def _make_export_json(data: ExportedUserData, left_out: list[ExportOmission]) -> dict[str, object]:
+def _make_user_data_export_json(
+    data: ExportedUserData, left_out: list[ExportOmission]
+) -> dict[str, object]:
     workspaces = [
         {
             "root": one.root,
@@ -195,7 +199,7 @@ def _make_export_json(data: ExportedUserData, left_out: list[ExportOmission]) ->
     }
 
 
-def _import_data(args: Namespace) -> int:
+def _import_user_data(args: Namespace) -> int:
     from kbtui.userdata.user_data_transfer import UserDataImportOptions, import_user_data
     from kbtui.workspace import find_workspace, load_settings
 
@@ -204,15 +208,17 @@ def _import_data(args: Namespace) -> int:
         args.approvals, args.searches and settings.query_log, args.dry_run
     )
     chosen = dict(map(_split_path_mapping, args.map))
-    with _open_export_file(args.file) as source, StderrWaitIndicator("importing"):
+    with _open_user_data_export_file(args.file) as source, StderrWaitIndicator("importing"):
         where = "standard input" if args.file == "-" else args.file
         report = import_user_data(source, where, settings, workspace, chosen, options)
     if not args.dry_run and (report.kept_sessions.added or report.kept_sessions.changed):
         _refresh_running_engine([one.root for one in report.workspaces])
     missing = {one.root: _find_missing_references(one) for one in report.workspaces}
     text = _describe_user_data_import(report, is_dry_run=args.dry_run)
-    print_text_or_json(text, _make_import_json(report, missing), args.json)
-    _report_what_was_left_out(report, missing, is_log_off=args.searches and not settings.query_log)
+    print_text_or_json(text, _make_user_data_import_json(report, missing), args.json)
+    _report_user_data_import_omissions(
+        report, missing, is_log_off=args.searches and not settings.query_log
+    )
     return 1 if report.missing else 0
 
 
@@ -223,7 +229,7 @@ def _split_path_mapping(text: str) -> tuple[str, Path]:
     return old.rstrip("/") or "/", Path(new).expanduser()
 
 
-def _open_export_file(name: str) -> IO[bytes]:
+def _open_user_data_export_file(name: str) -> IO[bytes]:
     if name == "-":
         return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     try:
@@ -293,7 +299,7 @@ def _format_imported_counts(counts: ImportedRecordCounts) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in vars(counts).items() if count)
 
 
-def _make_import_json(
+def _make_user_data_import_json(
     report: UserDataImportReport, missing: dict[str, list[str]]
 ) -> dict[str, object]:
     workspaces = [
@@ -320,7 +326,7 @@ def _make_import_json(
     }
 
 
-def _report_what_was_left_out(
+def _report_user_data_import_omissions(
     report: UserDataImportReport, missing: dict[str, list[str]], *, is_log_off: bool
 ) -> None:
     for root, references in missing.items():

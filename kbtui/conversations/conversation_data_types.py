@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         problem: str | None
         kept_from: str | None
 
-    class EventJson(TypedDict, total=False):
+    class ConversationEventJson(TypedDict, total=False):
         """An event of a turn as JSON, with the documented keys.
 
         Keys that do not apply to the event are left out.
@@ -240,7 +240,7 @@ def format_content_blocks(blocks: Iterable[ContentBlock]) -> str:
 class ConversationEvent:
     """A decoded event of a turn: a message, tool call, result, question and so on.
 
-    * `kind` is a key of `event_kinds.EVENT_KINDS`. `fields` contains the values of the fields that
+    * `kind` is a key of `conversation_event_kinds.EVENT_KINDS`. `fields` contains the values of the fields that
       this table lists for the kind.
     * `text` is the content, such as the text of a message, result or question.
     * `name`, `arguments` and `call_id` belong to tool calls. `call` is the 1-based number of the
@@ -319,7 +319,7 @@ def get_subagent_of_result(event: ConversationEvent, conversation: str) -> str |
     return f"{conversation.partition('~')[0]}~{subagent}"
 
 
-class ConversationUsage(NamedTuple):
+class TokenUsage(NamedTuple):
     """The numbers of tokens that a conversation or a turn used; None stands for an unknown number.
 
     `input_tokens` excludes tokens that were read from or written to the provider's cache.
@@ -334,7 +334,7 @@ class ConversationUsage(NamedTuple):
     is_estimate: bool = False
 
 
-def sum_token_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | None:
+def sum_token_usage(usages: Iterable[TokenUsage]) -> TokenUsage | None:
     """Return the sum of `usages`, or None if `usages` is empty.
 
     The sum is an estimate if any of `usages` is an estimate.
@@ -348,14 +348,14 @@ def sum_token_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | 
         return sum(known) if known else None
 
     *counts, are_estimates = zip(*found, strict=True)
-    return ConversationUsage._make([*map(sum_known_counts, counts), any(are_estimates)])
+    return TokenUsage._make([*map(sum_known_counts, counts), any(are_estimates)])
 
 
 def sum_token_usage_by_model(
-    usages: Iterable[tuple[str | None, ConversationUsage]],
-) -> dict[str | None, ConversationUsage]:
+    usages: Iterable[tuple[str | None, TokenUsage]],
+) -> dict[str | None, TokenUsage]:
     """Map each model to the sum of its usages."""
-    by_model: dict[str | None, list[ConversationUsage]] = {}
+    by_model: dict[str | None, list[TokenUsage]] = {}
     for model, usage in usages:
         by_model.setdefault(model, []).append(usage)
     sums = {model: sum_token_usage(usages) for model, usages in by_model.items()}
@@ -375,7 +375,7 @@ class Turn:
     started_at: datetime | None = None
     is_rewound: bool = False
     """Whether the user left the turn behind by going back to an earlier turn."""
-    usage: dict[str | None, ConversationUsage] = field(default_factory=dict)
+    usage: dict[str | None, TokenUsage] = field(default_factory=dict)
     """Maps each model (None if unknown) to the tokens that the turn used with this model.
 
     Empty if the file contains no token counts.
@@ -391,7 +391,7 @@ class Turn:
         """The number of attachments of the turn's requests."""
         return sum(event.kind == "attachment" for event in self.events)
 
-    def find_event_id(self, call: int | None = None) -> str | None:
+    def find_jp_event_id(self, call: int | None = None) -> str | None:
         """Return the id of this turn in JP's file, or the id of its tool call number `call`.
 
         Returns None if the file has no such id.
@@ -554,12 +554,12 @@ class AgentCommand(NamedTuple):
     directory: str | None
 
 
-def make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
+def make_event_json(event: ConversationEvent, conversation: str) -> ConversationEventJson:
     """Return an event of a conversation as JSON.
 
     Keys that do not apply to the event are left out.
     """
-    shape: EventJson = {
+    shape: ConversationEventJson = {
         "event_kind": event.kind,
         "timestamp": format_timestamp(event.timestamp),
         "event_id": event.event_id,
@@ -577,7 +577,7 @@ def make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
     }
     always = ("timestamp", "content")
     kept = {name: value for name, value in shape.items() if value is not None or name in always}
-    return cast("EventJson", kept)
+    return cast("ConversationEventJson", kept)
 
 
 def _make_block_json(block: ContentBlock) -> dict[str, Any]:

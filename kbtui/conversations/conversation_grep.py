@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kbtui.conversations import event_kinds
+from kbtui.conversations import conversation_event_kinds
 from kbtui.conversations.conversation_data_types import format_event_text
 from kbtui.dates import format_timestamp
 from kbtui.errors import UsageError
@@ -288,7 +288,7 @@ def _find_character_boundary(line: str, offset: int, step: int) -> int:
     return offset
 
 
-SCOPES_BY_NAME = event_kinds.map_names_to_grep_scopes()
+SCOPES_BY_NAME = conversation_event_kinds.map_names_to_grep_scopes()
 SCOPES = SCOPES_BY_NAME["all"]
 
 
@@ -364,7 +364,7 @@ def _is_event_searched(event: ConversationEvent, scopes: frozenset[str]) -> bool
 
     The event's role must be in `scopes`, and the event must not be a JSON answer.
     """
-    kind = event_kinds.EVENT_KINDS[event.kind]
+    kind = conversation_event_kinds.EVENT_KINDS[event.kind]
     # JP does not search answers to questions. kbtui searches only those in free text.
     is_json_answer = kind.is_response and event.data is not None and type(event.data) is not str
     return kind.role in scopes and not is_json_answer
@@ -410,7 +410,10 @@ def _search_event(
     found.count += len(spans)
     if not (spans and kept):
         return
-    role, time = event_kinds.EVENT_KINDS[event.kind].role, format_timestamp(event.timestamp)
+    role, time = (
+        conversation_event_kinds.EVENT_KINDS[event.kind].role,
+        format_timestamp(event.timestamp),
+    )
     block = found.lines[-1].block + 1 if found.lines else 1
     for line, match in _add_context_lines(text, spans[:kept], query.context):
         if line is None:

@@ -39,8 +39,8 @@ from kbtui.references import (
 from kbtui.terminal_text import format_counted_noun
 from kbtui.workspace import load_settings
 from kbtui.workspace.user_settings import (
+    get_agents_with_kept_sessions,
     get_chosen_agents,
-    get_kept_agents,
     locate_agent_names_in_settings,
 )
 
@@ -78,7 +78,7 @@ These agents do not record the directory in which they ran.
 @cache
 def list_conversation_formats() -> tuple[ConversationFormat, ...]:
     """Return all formats: first kbtui's own, then those of other packages, sorted by name."""
-    if not _can_other_packages_add_formats():
+    if not _does_any_package_offer_formats():
         return FORMATS
     from importlib.metadata import entry_points
 
@@ -94,7 +94,7 @@ def list_conversation_formats() -> tuple[ConversationFormat, ...]:
     return tuple(formats.values())
 
 
-def _can_other_packages_add_formats() -> bool:
+def _does_any_package_offer_formats() -> bool:
     """Return whether an installed package names the group of entry points for formats.
 
     Most users have no such package, and importing `importlib.metadata` takes longer than this search.
@@ -183,7 +183,7 @@ def list_conversations(
     return infos
 
 
-def list_conversation_signatures(workspace: Workspace) -> dict[str, str]:
+def list_conversation_change_signatures(workspace: Workspace) -> dict[str, str]:
     """Map the ids of all conversations to their signatures, without reading a file.
 
     A signature changes if the conversation's files change.
@@ -200,13 +200,13 @@ def find_conversation(
     """Return the live or archived conversation with this id.
 
     If `counts` is true, all events are parsed to set `events_count` and `last_event_at`. Raises
-    `ConversationNotFound` if there is no such conversation.
+    `ConversationNotFoundError` if there is no such conversation.
     """
     id = str(expand_conversation_reference(workspace, make_conversation_ref(id)).conversation)  # noqa: A001
     for stored in _iterate_stored_conversations(workspace, id):
         info = stored.read_conversation_info()
         return add_event_count(info) if counts else info
-    raise ConversationNotFound(workspace, id)
+    raise ConversationNotFoundError(workspace, id)
 
 
 def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
@@ -332,11 +332,13 @@ def _describe_excluded_agent(name: str) -> str:
     return f"conversations of {name} are read only if `agents` in the table [conversations] of config.toml names this agent"
 
 
-class ConversationNotFound(NothingFound):
+class ConversationNotFoundError(NothingFound):
     """There is no conversation with this id. `nearest` is a similar id, or None."""
 
     def __init__(self, workspace: Workspace, id: str) -> None:  # noqa: A002
-        self.nearest = _find_mistyped_id(id, list_conversation_signatures(workspace))
+        self.nearest = _find_similar_conversation_id(
+            id, list_conversation_change_signatures(workspace)
+        )
         everything = "`kbtui conversation ls` lists all conversations"
         hint = f"did you mean {self.nearest}?" if self.nearest else everything
         owner = next(
@@ -347,7 +349,7 @@ class ConversationNotFound(NothingFound):
         super().__init__(f"there is no conversation {id}", where=str(workspace.root), hint=hint)
 
 
-def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
+def _find_similar_conversation_id(typed: str, ids: Iterable[str]) -> str | None:
     """Return the id whose beginning is most similar to `typed`; None if no id is similar.
 
     Only ids that begin with the prefix of the same agent, such as `codex-`, are compared.
@@ -474,7 +476,7 @@ def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
     return counts
 
 
-def list_watched_agent_directories(workspace: Workspace) -> list[Path]:
+def list_watched_conversation_directories(workspace: Workspace) -> list[Path]:
     """Return the directories to watch for new and changed conversations, except JP's directories.
 
     The directory of kbtui's archive is included if it exists.
@@ -495,7 +497,7 @@ def is_file_of_other_project(workspace: Workspace, path: str) -> bool:
     )
 
 
-def list_watched_agent_files(workspace: Workspace) -> list[Path]:
+def list_watched_conversation_files(workspace: Workspace) -> list[Path]:
     """Return the conversation files that are watched one by one.
 
     All other files are watched through their directories.
@@ -633,7 +635,7 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
     return found
 
 
-def list_unknown_agents() -> list[tuple[str, str]]:
+def list_unknown_agents_in_settings() -> list[tuple[str, str]]:
     """Return each value of the setting `agents` that names no agent, with a hint."""
     known = {name.casefold() for name in list_agent_names()}
     chosen = get_chosen_agents(load_settings()) or ()
@@ -647,14 +649,14 @@ def check_agent_names_in_settings() -> None:
     the format of a named agent belongs to another package and cannot be loaded, no error is raised,
     because `kbtui doctor` reports this.
     """
-    for name, hint in list_unknown_agents():
+    for name, hint in list_unknown_agents_in_settings():
         if name not in unusable_formats:
             message = (
                 f"`agents` in the table [conversations] names {name!r}, but there is no such agent"
             )
             raise ConfigError(message, where=locate_agent_names_in_settings(), hint=hint)
     formats = {one.name.casefold(): one for one in list_conversation_formats()}
-    for name in get_kept_agents(load_settings()):
+    for name in get_agents_with_kept_sessions(load_settings()):
         kept = formats.get(name.casefold())
         if kept is None and name in unusable_formats:
             continue

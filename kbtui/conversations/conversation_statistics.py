@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_data_types import (
-    ConversationUsage,
+    TokenUsage,
     sum_token_usage,
     sum_token_usage_by_model,
 )
@@ -54,20 +54,20 @@ class ConversationStatistics:
     compactions: int = 0
     models: dict[str, None] = field(default_factory=dict)
     """The names of the models that answered, as the keys of a dictionary. The values are not used."""
-    usage_by_model: dict[str | None, ConversationUsage] = field(default_factory=dict)
-    usage: ConversationUsage | None = None
+    usage_by_model: dict[str | None, TokenUsage] = field(default_factory=dict)
+    usage: TokenUsage | None = None
     subagents: list[ConversationStatistics] = field(default_factory=list)
     """The statistics of the subagents' conversations, including those of subagents of subagents."""
     ended_at: datetime | None = None
     problems: list[str] = field(default_factory=list)
 
     @property
-    def subagent_usage(self) -> ConversationUsage | None:
+    def subagent_usage(self) -> TokenUsage | None:
         """The tokens that all subagents used; None if there are no subagents or no token counts."""
         return sum_token_usage(one.usage for one in self.subagents if one.usage is not None)
 
     @property
-    def subagent_usage_by_model(self) -> dict[str | None, ConversationUsage]:
+    def subagent_usage_by_model(self) -> dict[str | None, TokenUsage]:
         """The tokens that the subagents used with each model.
 
         The key None stands for an unknown model.
@@ -94,8 +94,8 @@ class ConversationStatistics:
             "compactions": self.compactions,
             "subagents": len(self.subagents),
             "models": list(self.models),
-            "usage": (self.usage or ConversationUsage())._asdict(),
-            "subagent_usage": (self.subagent_usage or ConversationUsage())._asdict(),
+            "usage": (self.usage or TokenUsage())._asdict(),
+            "subagent_usage": (self.subagent_usage or TokenUsage())._asdict(),
         }
 
 
@@ -125,7 +125,7 @@ def _read_conversation_statistics(
         _add_part_to_statistics(statistics, conversation_format.load_conversation(info))
     statistics.usage = sum_token_usage(statistics.usage_by_model.values())
     if statistics.usage is None:
-        statistics.usage = conversation_format.read_usage(info)
+        statistics.usage = conversation_format.read_token_usage(info)
     if not statistics.usage_by_model:
         found = conversation_format.read_conversation_tools_and_models(info).models
         statistics.models = dict.fromkeys(sorted(found))
@@ -192,7 +192,7 @@ class ModelPrice(NamedTuple):
     cache_read: float
     cache_write: float
 
-    def compute_cost(self, usage: ConversationUsage) -> float | None:
+    def compute_cost(self, usage: TokenUsage) -> float | None:
         """Return the cost of tokens; None if only the total number of the tokens is known."""
         if usage.input_tokens is None or usage.output_tokens is None:
             return None
@@ -237,7 +237,7 @@ class ModelPrices:
         return None
 
     def compute_cost(
-        self, usage_by_model: Mapping[str | None, ConversationUsage]
+        self, usage_by_model: Mapping[str | None, TokenUsage]
     ) -> tuple[float | None, list[str]]:
         """Return the total cost of tokens, and the models without a known cost.
 

@@ -85,7 +85,7 @@ class ProjectDirectories:
         return found
 
 
-def list_project_directories(workspace: Workspace) -> list[str]:
+def list_workspace_and_worktree_paths(workspace: Workspace) -> list[str]:
     """Return the paths of a workspace and of the same directory in every other worktree."""
     return [one.path for one in ProjectDirectories(workspace).directories]
 
@@ -231,7 +231,7 @@ def identify_project(root: str) -> ProjectIdentity:
     inside = os.path.relpath(root, top)
     address = ""
     for _ in range(MAX_CLONES_FOLLOWED):
-        address = _read_origin_address(common)
+        address = _read_origin_remote_address(common)
         # The directory that the repository was cloned from may itself be a clone.
         original = os.path.normpath(os.path.join(os.path.dirname(common), address))  # noqa: PTH118, PTH120
         found = _find_common_git_directory(original) if address and "//" not in address else None
@@ -253,7 +253,7 @@ def identify_project(root: str) -> ProjectIdentity:
     return ProjectIdentity(key, name or root)
 
 
-def _read_origin_address(common: str) -> str:
+def _read_origin_remote_address(common: str) -> str:
     """Return the address of the remote `origin` in a repository's configuration, or ""."""
     try:
         text = read_regular_file(f"{common}/config").decode("utf-8", "surrogateescape")

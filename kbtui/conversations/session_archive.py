@@ -23,8 +23,8 @@ from kbtui.conversations.formats.jp.jp_json_reader import open_regular_file
 from kbtui.conversations.formats.kept_session_file import (
     KEPT_FILE_SUFFIX,
     compress_file,
-    is_kept_file,
-    iterate_kept_file_blocks,
+    has_kept_session_file_name,
+    iterate_kept_session_file_blocks,
 )
 from kbtui.conversations.formats.stored_session import StoredSession, make_change_signature
 from kbtui.conversations.project_directories import ProjectDirectories
@@ -54,7 +54,7 @@ The name of the temporary file is longer, and file systems allow only 255 bytes.
 """
 _REMOVALS_FILE = "removed.json"
 KeepOutcome = Literal["kept", "replaced", "unchanged", "shrunk"]
-"""The outcome of `keep_conversation`.
+"""The outcome of `keep_copy_of_conversation`.
 
 * `kept`: the conversation was not in the archive, or its copy was damaged.
 * `replaced`: a copy of the current file replaced the earlier copy.
@@ -108,11 +108,12 @@ class KeptSession:
         key, sign, value = wanted.partition("=")
         return key in self.labels and (not sign or self.labels[key] == value)
 
-    def read_facts(self) -> ConversationFileFacts:
+    def read_conversation_facts(self) -> ConversationFileFacts:
         """Return the facts about the conversation that were stored when it was kept."""
         return {
             "title": self.title,
-            "created_at": parse_timestamp(self.created_at) or _convert_time(self.modified),
+            "created_at": parse_timestamp(self.created_at)
+            or _convert_unix_time_or_raise(self.modified),
             "last_event_at": parse_timestamp(self.last_event_at),
             "labels": self.labels,
             "kept_from": self.original,
@@ -163,7 +164,7 @@ def find_kept_session(conversation_id: str) -> KeptSession | None:
 
     Returns None if there is none, or if its record is damaged.
     """
-    found = _read_session_record(str(_make_record_path(conversation_id)))
+    found = _read_session_record(str(_make_session_record_path(conversation_id)))
     return found if isinstance(found, KeptSession) else None
 
 
@@ -186,7 +187,7 @@ def find_conversations_only_in_archive(
     projects = ProjectDirectories(workspace)
     for one in wanted:
         if project := projects.find_directory_of(one.working_directory):
-            modified = _convert_time(one.modified)
+            modified = _convert_unix_time_or_raise(one.modified)
             yield StoredSession(
                 one.id,
                 one.agent,
@@ -194,7 +195,7 @@ def find_conversations_only_in_archive(
                 make_change_signature("kept", one.file_name, one.title),
                 modified,
                 modified,
-                one.read_facts,
+                one.read_conversation_facts,
                 one.is_archived,
                 one.parent,
                 one.working_directory,
@@ -204,7 +205,7 @@ def find_conversations_only_in_archive(
             )
 
 
-def keep_conversation(
+def keep_copy_of_conversation(
     workspace: Workspace, info: ConversationInfo, *, verified: bool = False
 ) -> KeepOutcome:
     """Copy a conversation's file into the archive; the result says what has changed.
@@ -227,7 +228,7 @@ def keep_conversation(
     if (
         earlier is not None
         and earlier.original == str(path)
-        and earlier.original_state == _read_file_state(path)
+        and earlier.original_state == _read_file_stat(path)
     ):
         return "unchanged"
     with open_regular_file(str(path)) as (file, size):
@@ -239,7 +240,7 @@ def keep_conversation(
         id=info.id,
         agent=info.agent,
         original=str(path),
-        original_state=_format_file_state(status),
+        original_state=_format_file_stat(status),
         file_name=f"{sha256}{path.suffix}{KEPT_FILE_SUFFIX}",
         size=size,
         kept_size=len(compressed),
@@ -258,7 +259,7 @@ def keep_conversation(
     with lock_session_archive():
         try:
             _write_session_copy(session, compressed)
-            write_file_atomically(_make_record_path(info.id), orjson.dumps(asdict(session)))
+            write_file_atomically(_make_session_record_path(info.id), orjson.dumps(asdict(session)))
         except (OSError, TypeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise WorkspaceError(
@@ -277,7 +278,7 @@ def delete_kept_sessions(ids: list[str]) -> int:
     A conversation whose record is damaged can also be removed. If one of the ids is not in the
     archive, nothing is removed, and `NothingFound` is raised.
     """
-    records = {one: _make_record_path(one) for one in ids}
+    records = {one: _make_session_record_path(one) for one in ids}
     with lock_session_archive():
         for one, path in records.items():
             if not path.exists():
@@ -394,9 +395,9 @@ def make_session_archive_changes(merge: ArchiveMergeChanges) -> list[FileWriteOr
     The result does not include the copies of sessions. The caller must have locked the archive.
     """
     contents: dict[Path, bytes | None] = {
-        _make_record_path(one.id): orjson.dumps(asdict(one)) for one in merge.written
+        _make_session_record_path(one.id): orjson.dumps(asdict(one)) for one in merge.written
     }
-    contents |= dict.fromkeys(map(_make_record_path, merge.removed))
+    contents |= dict.fromkeys(map(_make_session_record_path, merge.removed))
     if merge.removal_times != read_session_removal_times():
         contents[get_session_removals_file()] = format_session_removal_times(merge.removal_times)
     return [FileWriteOrRemoval(path, _read_file(path), new) for path, new in contents.items()]
@@ -436,7 +437,7 @@ def find_session_copy_damage(
         if session.path.stat().st_size != session.kept_size:
             reason = "the kept copy is damaged: its size is wrong"
         elif verified:
-            for _ in iterate_kept_file_blocks(str(session.path)):
+            for _ in iterate_kept_session_file_blocks(str(session.path)):
                 pass
     except FileNotFoundError:
         reason = "the kept copy is missing"
@@ -509,7 +510,7 @@ def lock_session_archive() -> Iterator[None]:
         os.close(file)
 
 
-def _make_record_path(conversation_id: str) -> Path:
+def _make_session_record_path(conversation_id: str) -> Path:
     return get_session_records_directory() / f"{quote(conversation_id, safe='~')}.json"
 
 
@@ -542,7 +543,7 @@ def _check_session_record(session: KeptSession, path: str) -> None:
 
     The name of the file must match the conversation's id.
     """
-    if str(_make_record_path(session.id)) != path:
+    if str(_make_session_record_path(session.id)) != path:
         raise ValueError("not the record of this conversation")
     texts = (
         session.agent,
@@ -558,11 +559,11 @@ def _check_session_record(session: KeptSession, path: str) -> None:
         or not all(type(one) is int and one >= 0 for one in (session.size, session.kept_size))
         or not all(isinstance(one, int | float) for one in (session.modified, session.kept_at))
         or not isinstance(session.labels, dict)
-        or not is_kept_file(session.file_name)
+        or not has_kept_session_file_name(session.file_name)
         or "/" in session.file_name
     ):
         raise ValueError("not a record")
-    _convert_time(session.modified)
+    _convert_unix_time_or_raise(session.modified)
 
 
 def is_valid_kept_session(session: KeptSession) -> bool:
@@ -572,8 +573,8 @@ def is_valid_kept_session(session: KeptSession) -> bool:
     """
     names = (session.id, session.agent, session.original, session.working_directory)
     try:
-        _check_session_record(session, str(_make_record_path(session.id)))
-        _convert_time(session.kept_at)
+        _check_session_record(session, str(_make_session_record_path(session.id)))
+        _convert_unix_time_or_raise(session.kept_at)
     except (ValueError, TypeError):
         return False
     return (
@@ -581,14 +582,14 @@ def is_valid_kept_session(session: KeptSession) -> bool:
         session.id[:1].isalnum()
         and "/" not in session.id
         and all(sanitize_to_one_line(one, "strip") == one for one in names)
-        and len(_make_record_path(session.id).name) <= _MAX_RECORD_NAME
+        and len(_make_session_record_path(session.id).name) <= _MAX_RECORD_NAME
         and session.kept_at >= 0
         and isinstance(session.is_archived, bool)
         and all(isinstance(one, str) for pair in session.labels.items() for one in pair)
     )
 
 
-def _convert_time(unix_time: float) -> datetime:
+def _convert_unix_time_or_raise(unix_time: float) -> datetime:
     try:
         return datetime.fromtimestamp(unix_time, UTC)
     except (OverflowError, OSError):
@@ -603,12 +604,12 @@ def _scan_directory(directory: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _read_file_state(path: Path) -> str | None:
+def _read_file_stat(path: Path) -> str | None:
     try:
-        return _format_file_state(path.stat())
+        return _format_file_stat(path.stat())
     except OSError:
         return None
 
 
-def _format_file_state(status: os.stat_result) -> str:
+def _format_file_stat(status: os.stat_result) -> str:
     return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"

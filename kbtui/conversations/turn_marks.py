@@ -345,7 +345,7 @@ class ConversationMarks(NamedTuple):
     by_turn: Mapping[int, Sequence[PlacedMark]] = {}
     notice: Notice | None = None
 
-    def get_labels(self, turn: int) -> list[str]:
+    def get_mark_labels_of_turn(self, turn: int) -> list[str]:
         """Return the marks on a turn, each as one line.
 
         The lines are safe for a terminal.
@@ -364,7 +364,7 @@ def make_mark_json_fields(
     return {"marks": facts} if facts else {}
 
 
-def make_mark(
+def make_turn_mark(
     conversation: Conversation,
     ref: Ref,
     state: MarkState,
@@ -452,7 +452,7 @@ def find_mark_places(
     return _find_marked_text_places(conversation, wanted)
 
 
-def find_places_of_anchors(
+def find_places_of_turn_anchors(
     conversation: Conversation, anchors: Mapping[str, MarkAnchor]
 ) -> dict[str, MarkedTextPlace]:
     """Map the name of each anchor to the current place of its turn or call.
@@ -522,7 +522,7 @@ def _find_marked_text_place(
     Returns None if no event has this text, or if several events could be meant.
     """
     anchor = text.anchor
-    candidates = list(_list_candidate_events(turns, text))
+    candidates = list(_list_possibly_marked_events(turns, text))
     if anchor.event_id is not None:
         # The id alone decides, so that a mark stays with an event that was edited.
         own = [
@@ -549,7 +549,7 @@ def _find_marked_text_place(
     return _choose_marked_text_place(candidates, text, histories)
 
 
-def _list_candidate_events(
+def _list_possibly_marked_events(
     turns: Iterable[Turn], text: _AnchoredTextKey
 ) -> Iterator[tuple[Turn, ConversationEvent]]:
     """Yield the events that may be the marked event, each with its turn."""

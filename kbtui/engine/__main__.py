@@ -77,7 +77,7 @@ def run_engine(inherited: EngineRestartHandover | None = None) -> int:
         else:
             listener = socket.socket(fileno=inherited.listener)
         inode = _get_inode_number(socket_path)
-        lock.write_engine_facts(socket_path)
+        lock.write_engine_pid_and_socket_path(socket_path)
         cache = paths.get_cache_home()
         write_engine_log_record(f"engine {__version__} for {cache} on {socket_path}")
         # The event loop closes the listener. Until the engine has restarted, clients wait on this copy.

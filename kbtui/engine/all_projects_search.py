@@ -18,7 +18,7 @@ from kbtui.index.index_generations import is_rust_panic
 from kbtui.index.index_reader import IndexReader
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.multi_index_search import (
-    IndexSearchFailed,
+    IndexSearchFailedError,
     QueryVector,
     SearchedIndex,
     search_indexes,
@@ -111,7 +111,7 @@ class AllProjectsSearch:
         while answered is None and indexes:
             try:
                 answered = search_indexes(indexes, request, vectors)
-            except IndexSearchFailed as failed:
+            except IndexSearchFailedError as failed:
                 cause, index = failed.__cause__, indexes.pop(failed.position)
                 if cause is not None and index.workspace.root == self._workspace.root:
                     raise cause from None
@@ -221,12 +221,12 @@ class AllProjectsVectorSearch:
         found = store.count_vector_rows(None if hidden else "hidden = false") if store else 0
         return max(0, total - found), total
 
-    def filter_chunks_without_vector(
+    def select_chunks_without_vector(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[int]:
         """Return the chunk numbers in `numbers` whose chunks have no vector."""
         store = self._open_vector_store(index)
-        return store.filter_chunks_without_vector(numbers) if store else list(numbers)
+        return store.select_chunks_without_vector(numbers) if store else list(numbers)
 
     def _open_vector_store(self, index: SearchedIndex) -> VectorStore | None:
         folder = index.reader.folder

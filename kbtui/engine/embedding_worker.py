@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.embedding_model import (
-    EmbeddingModelUnavailable,
+    EmbeddingModelUnavailableError,
     OnnxEmbeddingModel,
     check_onnx_packages,
     check_package_import,
@@ -25,7 +25,7 @@ from kbtui.index.embedding_model import (
 )
 from kbtui.index.embedding_process import (
     EmbeddingProcess,
-    EmbeddingProcessEnded,
+    EmbeddingProcessEndedError,
     lower_thread_priority,
 )
 from kbtui.index.index_generations import is_rust_panic
@@ -151,7 +151,7 @@ _NUMPY_IMPORT = threading.Lock()
 
 
 def import_lancedb_module() -> None:
-    """Import LanceDB. Raises `EmbeddingModelUnavailable` if LanceDB or one of its dependencies is broken."""
+    """Import LanceDB. Raises `EmbeddingModelUnavailableError` if LanceDB or one of its dependencies is broken."""
     for package in ("pyarrow", "lancedb"):
         check_package_import(package)
     import kbtui.index.vector_store  # noqa: F401
@@ -269,8 +269,8 @@ class WorkspaceEmbeddingModel:
         """The length of the model's vectors."""
         return self._dimension
 
-    def find_model_key(self) -> str:
-        """Return the key of the configured model. Raises `EmbeddingModelUnavailable`."""
+    def find_embedding_model_key(self) -> str:
+        """Return the key of the configured model. Raises `EmbeddingModelUnavailableError`."""
         if self._model is None or self._embedder is None:
             self._model = find_embedding_model(self._setting)
         return self._model.key
@@ -279,7 +279,7 @@ class WorkspaceEmbeddingModel:
         """Load the model, unless another workspace has already loaded it.
 
         The packaged model takes a second, or longer at the first start, when it is exported to
-        ONNX. Other models take several seconds. Raises `EmbeddingModelUnavailable`.
+        ONNX. Other models take several seconds. Raises `EmbeddingModelUnavailableError`.
         """
         model = self._model
         assert model is not None
@@ -322,15 +322,15 @@ class WorkspaceEmbeddingModel:
             return None
         try:
             check_onnx_packages()
-        except EmbeddingModelUnavailable as error:
+        except EmbeddingModelUnavailableError as error:
             self._log(f"{error}; the model runs with torch instead")
             return None
-        with contextlib.suppress(EmbeddingModelUnavailable):
+        with contextlib.suppress(EmbeddingModelUnavailableError):
             return OnnxEmbeddingModel(model)
         if export := start_onnx_export_process(model):
             self._log("exporting the model to ONNX; until this is done, search uses keywords only")
             export.wait()
-            with contextlib.suppress(EmbeddingModelUnavailable):
+            with contextlib.suppress(EmbeddingModelUnavailableError):
                 return OnnxEmbeddingModel(model)
         return None
 
@@ -406,17 +406,17 @@ class EmbeddingWorker:
         on_change: Callable[[], None],
         log: Callable[[str], None],
         model: WorkspaceEmbeddingModel | None = None,
-        find_mirror: Callable[[], PublishedLibraryMirror | None] = lambda: None,
+        find_library_mirror: Callable[[], PublishedLibraryMirror | None] = lambda: None,
     ) -> None:
         """Create the worker.
 
-        `find_mirror` returns the mirror of the published library, or None.
+        `find_library_mirror` returns the mirror of the published library, or None.
         `on_change` is called when `keywords_only_notice`, `left`, `is_asleep` or `is_paused_by_user`
         may have changed.
         """
         self._settings, self._cache_dir = settings, cache_dir
         self._on_progress, self._on_change, self._log = on_progress, on_change, log
-        self._find_mirror = find_mirror
+        self._find_library_mirror = find_library_mirror
         self._remote: PublishedVectorTable | None = None
         """The vectors of a large published library, which stay in object storage."""
         self._model = model or WorkspaceEmbeddingModel(settings.model, log)
@@ -482,7 +482,7 @@ class EmbeddingWorker:
         """
         return self.is_busy and self._thread.is_alive()
 
-    def set_generation_to_embed(self, folder: Path) -> None:
+    def set_index_generation_to_embed(self, folder: Path) -> None:
         """Switch to the index generation at `folder`, and embed its chunks that lack a vector."""
         self._folder = folder
         self._has_catalog_changed = True
@@ -519,7 +519,7 @@ class EmbeddingWorker:
         return self._pause_policy.get_embedding_pause_reason()
 
     @property
-    def generation_name(self) -> str | None:
+    def index_generation_name(self) -> str | None:
         """The name of the index generation whose vectors are open."""
         return self._open_folder.name if self._open_folder else None
 
@@ -576,7 +576,7 @@ class EmbeddingWorker:
         except BaseException as error:
             if not isinstance(error, Exception) and not is_rust_panic(error):
                 raise
-            if isinstance(error, EmbeddingModelUnavailable | EmbeddingProcessEnded):
+            if isinstance(error, EmbeddingModelUnavailableError | EmbeddingProcessEndedError):
                 self._log(f"the query cannot be embedded: {error}")
                 return SemanticRanking(None, make_keywords_only_notice("error", str(error)))
             self._log(f"the vectors cannot be searched: {type(error).__name__}: {error}")
@@ -595,7 +595,7 @@ class EmbeddingWorker:
             ranked,
             Notice("passages_pending", {"total": left}),
             max(1, total - left) / max(1, total),
-            frozenset(chunk_embedder.filter_chunks_without_vector(question.worded)),
+            frozenset(chunk_embedder.select_chunks_without_vector(question.worded)),
         )
 
     def _add_chunks_from_published_table(
@@ -665,7 +665,7 @@ class EmbeddingWorker:
 
     def _load_model_and_embed_chunks(self) -> None:
         """Load the model if it is needed, and embed the chunks that have no vector."""
-        self._model_key = self._model.find_model_key()
+        self._model_key = self._model.find_embedding_model_key()
         if self._stop.is_set() or self._is_model_unneeded():
             return
         if not self._model.is_model_loaded:
@@ -760,11 +760,11 @@ class EmbeddingWorker:
 
         catalog = CatalogDatabase(folder / "catalog.sqlite")
         published = PulledVectorStore(
-            lambda: mirror.database if (mirror := self._find_mirror()) else None
+            lambda: mirror.database if (mirror := self._find_library_mirror()) else None
         )
         cache = EmbeddingCache(self._cache_dir / "embeddings.sqlite", self._model_key, published)
         try:
-            remote = self._open_published_table(folder)
+            remote = self._open_published_vector_table(folder)
             if (
                 self._open_folder != folder
                 or self._chunk_embedder is None
@@ -801,14 +801,14 @@ class EmbeddingWorker:
             catalog.close()
             cache.close()
 
-    def _open_published_table(self, folder: Path) -> PublishedVectorTable | None:
+    def _open_published_vector_table(self, folder: Path) -> PublishedVectorTable | None:
         """Return the published vectors that stay in object storage, or None.
 
         The result is the same object as before unless the published table has changed.
         """
         from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
 
-        mirror = self._find_mirror()
+        mirror = self._find_library_mirror()
         table = find_published_table(mirror) if mirror is not None else None
         if table is None or table.model != self._model_key:
             return None

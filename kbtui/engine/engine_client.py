@@ -12,18 +12,18 @@ from kbtui.engine.engine_protocol import (
     ANSWER_BYTES_MAX,
     FRAME_HEADER_BYTES,
     PROTOCOL_VERSION,
-    InvalidProtocolFrame,
+    InvalidProtocolFrameError,
     decode_frame_body,
     encode_message_as_frame,
     make_hello_message,
     parse_frame_length,
 )
-from kbtui.errors import EngineUnavailable
+from kbtui.errors import EngineUnavailableError
 from kbtui.version import __version__
 from kbtui.workspace.paths import (
     convert_path_to_utf8,
     is_peer_same_user,
-    read_client_variables,
+    read_client_environment_variables,
 )
 
 TYPE_CHECKING = False
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     from kbtui.engine.engine_protocol import (
         EngineEvent,
         EngineReadiness,
+        EngineReadinessAfterWait,
         EngineReadinessEvent,
         EngineSearchReply,
         EngineSearchRequest,
         EngineStatus,
         HelloMessage,
-        ReadinessAfterWait,
-        RefreshRequest,
+        IndexRefreshRequest,
         WorkspaceStatus,
     )
 
 
-class UnresponsiveEngine(EngineUnavailable):
+class UnresponsiveEngineError(EngineUnavailableError):
     """An engine is running but does not answer."""
 
 
-class EngineOwnedByOtherUser(EngineUnavailable):
+class EngineOwnedByOtherUserError(EngineUnavailableError):
     """A process of another user is listening on the engine's socket."""
 
 
@@ -68,8 +68,8 @@ class EngineClient:
         is true, the engine opens the workspace. If `opens` is false and the workspace is not open yet,
         the engine answers only `engine_status` and `stop`.
 
-        Raises `UnresponsiveEngine` if a step takes longer. Raises `EngineOwnedByOtherUser` if a process
-        of another user is listening on the socket. Raises `EngineUnavailable` if no process is
+        Raises `UnresponsiveEngineError` if a step takes longer. Raises `EngineOwnedByOtherUserError` if a process
+        of another user is listening on the socket. Raises `EngineUnavailableError` if no process is
         listening on the socket, or if the engine speaks another version of the protocol.
         """
         self._socket = socket(AF_UNIX, SOCK_STREAM)
@@ -80,7 +80,7 @@ class EngineClient:
             # The lock file has the path in UTF-8, regardless of this process's locale.
             self._socket.connect(socket_path.encode("utf-8", "surrogateescape"))
             if not is_peer_same_user(self._socket):
-                raise EngineOwnedByOtherUser(
+                raise EngineOwnedByOtherUserError(
                     "a process of another user is listening on the engine's socket",
                     where=socket_path,
                     hint="remove the socket, or set XDG_RUNTIME_DIR to a directory that only you can write",
@@ -89,26 +89,28 @@ class EngineClient:
                 make_hello_message(
                     version=__version__,
                     root=convert_path_to_utf8(root),
-                    client_environment=read_client_variables(),
+                    client_environment=read_client_environment_variables(),
                     opens=opens,
                 )
             )
             self.hello: HelloMessage = self._receive_message()
-        except EngineOwnedByOtherUser:
+        except EngineOwnedByOtherUserError:
             self._socket.close()
             raise
         except (TimeoutError, BlockingIOError) as error:
             # There was no answer, or the listener's queue is full.
             self._socket.close()
-            raise UnresponsiveEngine("the engine does not answer", where=socket_path) from error
-        except (OSError, InvalidProtocolFrame) as error:
+            raise UnresponsiveEngineError(
+                "the engine does not answer", where=socket_path
+            ) from error
+        except (OSError, InvalidProtocolFrameError) as error:
             self._socket.close()
-            raise EngineUnavailable(
+            raise EngineUnavailableError(
                 f"the engine does not answer: {error}", where=socket_path
             ) from error
         if self.hello.get("hello") != "kbtui" or self.hello.get("protocol") != PROTOCOL_VERSION:
             self._socket.close()
-            raise EngineUnavailable(
+            raise EngineUnavailableError(
                 f"the engine speaks version {self.hello.get('protocol')} of the protocol, "
                 f"but this kbtui speaks version {PROTOCOL_VERSION}",
                 where=socket_path,
@@ -132,12 +134,12 @@ class EngineClient:
             op: Literal["refresh"],
             *,
             timeout: float = ...,
-            **arguments: Unpack[RefreshRequest],
-        ) -> ReadinessAfterWait: ...
+            **arguments: Unpack[IndexRefreshRequest],
+        ) -> EngineReadinessAfterWait: ...
         @overload
         def send_request(
             self, op: Literal["refreshed", "settle"], *, wait: float = ...
-        ) -> ReadinessAfterWait: ...
+        ) -> EngineReadinessAfterWait: ...
         @overload
         def send_request(self, op: Literal["status"]) -> WorkspaceStatus: ...
         @overload
@@ -154,7 +156,7 @@ class EngineClient:
     def send_request(self, op: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
         """Send a request and return the field `ok` of the answer, or {} if `ok` is not an object.
 
-        Raises `EngineUnavailable` if the engine reports an error, closes the connection or does not
+        Raises `EngineUnavailableError` if the engine reports an error, closes the connection or does not
         answer within `timeout` seconds. The connection is then closed, unless the engine reported
         the error.
         """
@@ -169,11 +171,13 @@ class EngineClient:
                     answer = self._receive_message()
                     if answer.get("id") == number:
                         break
-            except (OSError, InvalidProtocolFrame) as error:
+            except (OSError, InvalidProtocolFrameError) as error:
                 self._socket.close()
-                raise EngineUnavailable(f"lost the connection to the engine: {error}") from error
+                raise EngineUnavailableError(
+                    f"lost the connection to the engine: {error}"
+                ) from error
         if "error" in answer:
-            raise EngineUnavailable(str(answer["error"]))
+            raise EngineUnavailableError(str(answer["error"]))
         ok = answer.get("ok")
         return ok if isinstance(ok, dict) else {}
 
@@ -187,7 +191,7 @@ class EngineClient:
             self._socket.settimeout(None)
             while True:
                 yield self._receive_message()
-        except (OSError, InvalidProtocolFrame):
+        except (OSError, InvalidProtocolFrameError):
             return
 
     def stop_engine(self, wait: float = 15.0) -> None:
@@ -195,7 +199,7 @@ class EngineClient:
         import contextlib
         import time
 
-        with contextlib.suppress(EngineUnavailable):
+        with contextlib.suppress(EngineUnavailableError):
             self.send_request("stop")
         self.close()
         until = time.monotonic() + wait

@@ -11,8 +11,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from kbtui.engine.engine_client import EngineClient, EngineOwnedByOtherUser, UnresponsiveEngine
-from kbtui.errors import EngineUnavailable, WorkspaceError
+from kbtui.engine.engine_client import (
+    EngineClient,
+    EngineOwnedByOtherUserError,
+    UnresponsiveEngineError,
+)
+from kbtui.errors import EngineUnavailableError, WorkspaceError
 from kbtui.index.index_generations import compute_index_schema_hash
 from kbtui.version import __version__
 from kbtui.workspace import paths
@@ -147,7 +151,7 @@ _KEPT_PREFIXES = (
 )
 
 
-class EngineNotRunning(EngineUnavailable):
+class EngineNotRunningError(EngineUnavailableError):
     """No engine is running, and the caller asked not to start one."""
 
 
@@ -167,8 +171,8 @@ def connect_or_start_engine(
     * The engine opens the workspace.
 
     The function waits at most `wait` seconds for the engine. During the wait, it calls `check`
-    repeatedly; `check` can raise an exception to cancel. Raises `EngineNotRunning` if no engine is
-    running and `start` is false. Raises `EngineUnavailable` if the connection fails for another reason.
+    repeatedly; `check` can raise an exception to cancel. Raises `EngineNotRunningError` if no engine is
+    running and `start` is false. Raises `EngineUnavailableError` if the connection fails for another reason.
     """
     client = _connect_to_running_engine(workspace, min(wait, SILENT_SECONDS), check, opens=start)
     if client is not None and start and client.hello.get("schema") != compute_index_schema_hash():
@@ -177,7 +181,7 @@ def connect_or_start_engine(
     if client is not None:
         return client
     if not start:
-        raise EngineNotRunning("no engine is running", hint="run `kbtui index` to start one")
+        raise EngineNotRunningError("no engine is running", hint="run `kbtui index` to start one")
     started, is_killed = _start_engine(workspace), False
     lost_at, patience = math.inf, 0.2
     end = time.monotonic() + wait
@@ -199,7 +203,7 @@ def connect_or_start_engine(
             started, is_killed = _start_engine(workspace), True
         elif code is not None:
             break
-    raise EngineUnavailable(
+    raise EngineUnavailableError(
         "the engine did not start",
         where=str(workspace.engine_log_file),
         hint="the log says why; keyword search works without an engine",
@@ -211,17 +215,17 @@ def _connect_to_running_engine(
 ) -> EngineClient | None:
     """Connect to a running engine; return None if none is running.
 
-    Raises `UnresponsiveEngine` if the engine does not answer within `wait` seconds.
+    Raises `UnresponsiveEngineError` if the engine does not answer within `wait` seconds.
     """
     end = time.monotonic() + wait
     while True:
         try:
             return _try_connect_to_engine(workspace, opens=opens)
-        except UnresponsiveEngine as silent:
+        except UnresponsiveEngineError as silent:
             if time.monotonic() > end:
                 found = read_engine_lock_file()
                 pid = found.get("pid") if found else None
-                raise UnresponsiveEngine(
+                raise UnresponsiveEngineError(
                     "an engine is running, but does not answer",
                     where=f"process {pid}" if pid else silent.where,
                     hint=f"end it with `kill -9 {pid or 'its process id'}`; the next search starts a new one",
@@ -241,12 +245,12 @@ def list_differing_directory_variables(client: EngineClient) -> list[str]:
 
 
 def _stop_incompatible_engine(client: EngineClient) -> None:
-    """Stop an engine whose index has another format. Raises `EngineUnavailable` if the engine is newer."""
+    """Stop an engine whose index has another format. Raises `EngineUnavailableError` if the engine is newer."""
     if _parse_version_numbers(str(client.hello.get("version"))) > _parse_version_numbers(
         __version__
     ):
         client.close()
-        raise EngineUnavailable(
+        raise EngineUnavailableError(
             f"the running engine (version {client.hello.get('version')}) is newer than this kbtui",
             hint="run `kbtui engine stop` with that version",
         )
@@ -260,7 +264,7 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 def _try_connect_to_engine(workspace: Workspace, *, opens: bool) -> EngineClient | None:
     """Connect to the socket that the lock file names or, if that fails, to the usual socket.
 
-    Returns None if both attempts fail. Raises `UnresponsiveEngine` or `EngineOwnedByOtherUser`.
+    Returns None if both attempts fail. Raises `UnresponsiveEngineError` or `EngineOwnedByOtherUserError`.
     """
     found = read_engine_lock_file()
     socket_paths: list[str] = []
@@ -271,9 +275,9 @@ def _try_connect_to_engine(workspace: Workspace, *, opens: bool) -> EngineClient
     for socket_path in dict.fromkeys(socket_paths):
         try:
             client = EngineClient(socket_path, str(workspace.root), opens=opens)
-        except (UnresponsiveEngine, EngineOwnedByOtherUser):
+        except (UnresponsiveEngineError, EngineOwnedByOtherUserError):
             raise
-        except EngineUnavailable:
+        except EngineUnavailableError:
             continue
         # The lock file in a copy of a cache directory names the engine of the original directory.
         cache = client.hello.get("cache")
@@ -286,13 +290,13 @@ def _try_connect_to_engine(workspace: Workspace, *, opens: bool) -> EngineClient
 
 
 def _start_engine(workspace: Workspace) -> Any:
-    """Start the engine's process. Raises `EngineUnavailable` if that fails."""
+    """Start the engine's process. Raises `EngineUnavailableError` if that fails."""
     from kbtui.workspace.paths import make_private_directory
 
     if kind := find_network_file_system_type(workspace.cache_dir):
         # On a network file system, locks and shared memory are unreliable: two engines could write
         # the same index.
-        raise EngineUnavailable(
+        raise EngineUnavailableError(
             f"the cache directory is on a network file system ({kind})",
             where=str(workspace.cache_dir),
             hint="set XDG_CACHE_HOME to a directory on a local disk",
@@ -305,11 +309,11 @@ def _start_engine(workspace: Workspace) -> Any:
         get_engine_socket_path()
         log = _open_engine_log(workspace.engine_log_file)
     except WorkspaceError as error:
-        raise EngineUnavailable(
+        raise EngineUnavailableError(
             f"the engine cannot be started: {error.message}", where=error.where, hint=error.hint
         ) from error
     except OSError as error:
-        raise EngineUnavailable(
+        raise EngineUnavailableError(
             "the engine cannot be started, because this directory or file cannot be written "
             f"({(error.strerror or str(error)).lower()})",
             where=str(error.filename or workspace.cache_dir),

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         is_open: bool
         agent_variables: dict[str, str]
 
-    class RefreshProgress(TypedDict):
+    class IndexRefreshProgress(TypedDict):
         """The progress of a refresh: `done` of `total` changed entries are indexed already."""
 
         done: int
@@ -75,9 +75,9 @@ if TYPE_CHECKING:
         paused: bool
         error: str | None
         configuration_problem: str | None
-        reading: RefreshProgress | None
+        reading: IndexRefreshProgress | None
 
-    class ReadinessAfterWait(EngineReadiness, total=False):
+    class EngineReadinessAfterWait(EngineReadiness, total=False):
         """The engine's readiness when a client stops waiting for a refresh or for vectors.
 
         `done` says whether the awaited work has finished: the embedding for the operation `settle`,
@@ -164,7 +164,7 @@ if TYPE_CHECKING:
         memory: int | None
         workspaces: list[WorkspaceStatus]
 
-    class RefreshOptions(TypedDict, total=False):
+    class IndexRefreshOptions(TypedDict, total=False):
         """The options of the operation `refresh`.
 
         * `force`: start a refresh (the default). If false, only wait for the engine's first
@@ -182,7 +182,7 @@ if TYPE_CHECKING:
         check: bool | Literal["suspicion"]
         rebuild: bool
 
-    class RefreshRequest(RefreshOptions, total=False):
+    class IndexRefreshRequest(IndexRefreshOptions, total=False):
         """The arguments of the operation `refresh`. The engine waits at most `wait` seconds, then answers."""
 
         wait: float
@@ -245,7 +245,7 @@ FRAME_HEADER_BYTES = 4
 """The size of a frame's header: the length of the frame's body, big-endian."""
 
 
-class InvalidProtocolFrame(Exception):
+class InvalidProtocolFrameError(Exception):
     """The received bytes violate the protocol."""
 
 
@@ -285,21 +285,21 @@ def encode_message_as_frame(message: Mapping[str, Any]) -> bytes:
 
 
 def parse_frame_length(header: bytes, max_bytes: int) -> int:
-    """Return the length in a frame's header. Raises `InvalidProtocolFrame` if it exceeds `max_bytes`."""
+    """Return the length in a frame's header. Raises `InvalidProtocolFrameError` if it exceeds `max_bytes`."""
     size = int.from_bytes(header, "big")
     if size > max_bytes:
-        raise InvalidProtocolFrame(f"a frame of {size} bytes exceeds the limit of {max_bytes}")
+        raise InvalidProtocolFrameError(f"a frame of {size} bytes exceeds the limit of {max_bytes}")
     return size
 
 
 def decode_frame_body(body: bytes) -> Any:
-    """Parse a frame's body. Raises `InvalidProtocolFrame` if the body is not a JSON object."""
+    """Parse a frame's body. Raises `InvalidProtocolFrameError` if the body is not a JSON object."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise InvalidProtocolFrame(f"not JSON: {error}") from error
+        raise InvalidProtocolFrameError(f"not JSON: {error}") from error
     if not isinstance(message, dict):
-        raise InvalidProtocolFrame("not an object")
+        raise InvalidProtocolFrameError("not an object")
     return message
 
 

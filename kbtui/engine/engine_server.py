@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 async def read_protocol_frame(reader: asyncio.StreamReader) -> Any:
     """Read the next message.
 
-    Raises `InvalidProtocolFrame`, or `IncompleteReadError` if the connection has ended.
+    Raises `InvalidProtocolFrameError`, or `IncompleteReadError` if the connection has ended.
     """
     header = await reader.readexactly(engine_protocol.FRAME_HEADER_BYTES)
     size = engine_protocol.parse_frame_length(header, engine_protocol.REQUEST_BYTES_MAX)
@@ -216,7 +216,7 @@ class EngineServer:
                 await client.wait_for_send_buffer_space()
                 if slot is not None and slot.has_opening_failed:
                     return
-        except (engine_protocol.InvalidProtocolFrame, TypeError, ValueError) as error:
+        except (engine_protocol.InvalidProtocolFrameError, TypeError, ValueError) as error:
             self._log(f"closed a client's connection: {error}")
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             pass
@@ -298,7 +298,12 @@ class EngineServer:
                     raise KbtuiError(f"unknown operation {name!r}")
                 with slot.client_environment.use():
                     found = await opened.operations[name](client, request)
-        except (engine_protocol.InvalidProtocolFrame, KeyError, TypeError, ValueError) as error:
+        except (
+            engine_protocol.InvalidProtocolFrameError,
+            KeyError,
+            TypeError,
+            ValueError,
+        ) as error:
             return engine_protocol.encode_message_as_frame(
                 {"id": number, "error": f"{type(error).__name__}: {error}"}
             )

@@ -24,7 +24,7 @@ from kbtui.userdata.user_data_store import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
 from kbtui.workspace.paths import convert_path_to_utf8, make_search_environment_fingerprint
-from kbtui.workspace.published_library_mirror import find_mirror
+from kbtui.workspace.published_library_mirror import find_library_mirror
 
 if TYPE_CHECKING:
     import threading
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from kbtui.engine.engine_protocol import (
         EngineEvent,
         EngineReadiness,
+        EngineReadinessAfterWait,
         EngineReadinessEvent,
         EngineSearchReply,
         EngineSearchRequest,
         IndexProgressEvent,
-        ReadinessAfterWait,
-        RefreshProgress,
-        RefreshRequest,
+        IndexRefreshProgress,
+        IndexRefreshRequest,
         WorkspaceStatus,
     )
     from kbtui.index.indexer import IndexProgress, IndexRefreshChanges
@@ -189,7 +189,7 @@ class EngineWorkspace:
         self._broken_environment: str | None = None
         """The fingerprint at the time when an error in the settings was last logged."""
         self._last_progress: IndexProgressEvent | None = None
-        self._index_progress: RefreshProgress | None = None
+        self._index_progress: IndexRefreshProgress | None = None
         """The progress of the running refresh; None if no refresh is running."""
         self._pace = ItemRateMeter()
         self._log_swept_at = self._schedule_checked_at = self._pull_check_due_at = -math.inf
@@ -202,7 +202,7 @@ class EngineWorkspace:
                 self._broadcast_engine_readiness,
                 log,
                 WorkspaceEmbeddingModel(settings.model, log, models),
-                lambda: find_mirror(workspace),
+                lambda: find_library_mirror(workspace),
             )
             self._index_worker = IndexWorker(
                 workspace,
@@ -301,14 +301,14 @@ class EngineWorkspace:
                 await self._run_in_thread(self._run_due_sources)
             if time.monotonic() > self._pull_check_due_at:
                 pause = PULL_CHECK_SECONDS
-                if find_mirror(self.workspace) is not None:
+                if find_library_mirror(self.workspace) is not None:
                     pause = await self._run_in_thread(self._pull_library_if_due)
                 self._pull_check_due_at = time.monotonic() + pause
         self._search_service.close_index_if_idle()
 
     def check_files_soon(self) -> None:
         """Make the watcher look for changed files soon, unless it has done so recently."""
-        self._file_watcher.check_roots_soon()
+        self._file_watcher.check_watched_roots_soon()
 
     async def _run_in_thread(self, work: Callable[..., Answer], *arguments: object) -> Answer:
         """Call `work` in a thread of this workspace, in the workspace's client environment."""
@@ -401,7 +401,9 @@ class EngineWorkspace:
             self._session_keeper.request_archiving()
         if changes or not self._index_worker.has_reported_generation:
             self._index_worker.has_reported_generation = True
-            self._embedding_worker.set_generation_to_embed(self._index_worker.generation_directory)
+            self._embedding_worker.set_index_generation_to_embed(
+                self._index_worker.index_generation_directory
+            )
         if changes:
             self._broadcast_event_from_thread(
                 {
@@ -457,7 +459,7 @@ class EngineWorkspace:
             "pid": os.getpid(),
             "version": __version__,
             "root": convert_path_to_utf8(self.workspace.root),
-            "generation": self._index_worker.generation_name,
+            "generation": self._index_worker.index_generation_name,
             "clients": len(self.clients),
             "progress": self._last_progress,
             "busy": self._embedding_worker.is_busy or self._index_worker.is_busy,
@@ -474,8 +476,8 @@ class EngineWorkspace:
         return {"event": "ready", **self._describe_engine_readiness()}
 
     async def _execute_refresh_operation(
-        self, client: ClientConnection, request: RefreshRequest
-    ) -> ReadinessAfterWait:
+        self, client: ClientConnection, request: IndexRefreshRequest
+    ) -> EngineReadinessAfterWait:
         """Refresh the index, and answer when the refresh is done."""
         self._end_if_obsolete()
         wait = engine_protocol.get_wait_seconds(request)
@@ -501,7 +503,7 @@ class EngineWorkspace:
 
     async def _wait_for_last_refresh_of_client(
         self, client: ClientConnection, request: Mapping[str, Any]
-    ) -> ReadinessAfterWait:
+    ) -> EngineReadinessAfterWait:
         """Wait, up to the time limit in `request`, for the refresh that this client requested last."""
         if client.pending_refresh is None:
             raise ValueError("this connection has not requested a refresh")
@@ -511,7 +513,7 @@ class EngineWorkspace:
 
     async def _wait_for_requested_refresh(
         self, client: ClientConnection, wait: float
-    ) -> ReadinessAfterWait:
+    ) -> EngineReadinessAfterWait:
         assert client.pending_refresh is not None
         finished = await wait_for_thread_event(client.pending_refresh, wait)
         self._end_if_obsolete()
@@ -522,7 +524,7 @@ class EngineWorkspace:
 
     async def _wait_until_all_embedded(
         self, client: ClientConnection, request: Mapping[str, Any]
-    ) -> ReadinessAfterWait:
+    ) -> EngineReadinessAfterWait:
         """Wait until every chunk has its vector.
 
         The wait also ends when an error prevents embedding, or at the time limit in `request`.
@@ -564,7 +566,7 @@ class EngineWorkspace:
         is_done = await wait_for_thread_event(
             self._index_worker.first_refresh, FIRST_REFRESH_SECONDS
         )
-        state: ReadinessAfterWait = {
+        state: EngineReadinessAfterWait = {
             "done": is_done,
             "mended": None,
             **self._describe_engine_readiness(),

@@ -34,7 +34,7 @@ class FileLock:
         except OSError:
             return False
 
-    def write_engine_facts(self, socket_path: Path) -> None:
+    def write_engine_pid_and_socket_path(self, socket_path: Path) -> None:
         """Write the id of this process and the path of the engine's socket into the file."""
         facts: EngineLockContent = {
             "pid": os.getpid(),

@@ -24,8 +24,8 @@ import watchfiles
 
 from kbtui.conversations.conversation_repository import (
     is_file_of_other_project,
-    list_watched_agent_directories,
-    list_watched_agent_files,
+    list_watched_conversation_directories,
+    list_watched_conversation_files,
 )
 from kbtui.workspace.client_environment import make_thread_with_client_environment
 
@@ -53,7 +53,7 @@ Such a directory is not watched.
 _READ_BYTES = 1 << 16
 
 
-class InotifyOverflow(Exception):
+class InotifyOverflowError(Exception):
     """The kernel dropped events, because there were too many."""
 
 
@@ -125,13 +125,13 @@ class InotifyTreeWatcher:
     def read_changed_paths(self) -> set[str]:
         """Return the paths with events since the last call, and watch new directories.
 
-        Raises `InotifyOverflow` if the system has dropped events. Raises `OSError` if the system's
+        Raises `InotifyOverflowError` if the system has dropped events. Raises `OSError` if the system's
         limit on watches is reached.
         """
         found = set[str]()
         for number, mask, name in self._read_inotify_events():
             if mask & _OVERFLOW:
-                raise InotifyOverflow
+                raise InotifyOverflowError
             place = self._places.get(number)
             if place is None:
                 continue
@@ -265,7 +265,7 @@ class FileWatcher:
             alarm, self._alarm = self._alarm, None
             os.close(alarm)
 
-    def check_roots_soon(self) -> None:
+    def check_watched_roots_soon(self) -> None:
         """Check the roots soon, because a client needs the files.
 
         Does nothing if the roots were checked recently.
@@ -296,7 +296,7 @@ class FileWatcher:
         wanted += [path for path in self._topics if _resolve_path_links(path).is_relative_to(root)]
         if self._workspace.jp_user_directory:
             wanted.append(self._workspace.jp_user_directory / "conversations")
-        wanted += list_watched_agent_directories(self._workspace)
+        wanted += list_watched_conversation_directories(self._workspace)
         # Symbolic links are not followed, so their targets are roots, too.
         roots: list[Path] = []
         for place in sorted(
@@ -334,7 +334,7 @@ class FileWatcher:
     ) -> None:
         """Call `on_change` whenever files have changed. Return when the directories to watch have changed."""
         state, places = _get_root_inodes(roots), set(map(str, roots))
-        files = self._read_agent_file_states()
+        files = self._read_stat_of_watched_files()
         compared = time.monotonic()
         for paths in reports:
             if self._stop.is_set():
@@ -343,7 +343,7 @@ class FileWatcher:
             # another project must neither start a comparison nor keep this workspace awake.
             paths = {path for path in paths if not is_file_of_other_project(self._workspace, path)}
             looked = time.monotonic()
-            before, files = files, self._read_agent_file_states()
+            before, files = files, self._read_stat_of_watched_files()
             is_asleep = self._pause >= ASLEEP_CHECK_SECONDS
             limit = ASLEEP_FULL_COMPARE_SECONDS if is_asleep else FULL_COMPARE_SECONDS
             if paths or files != before:
@@ -364,10 +364,10 @@ class FileWatcher:
                 min((looked - self._used_at) * QUIET_SHARE, ASLEEP_CHECK_SECONDS),
             )
 
-    def _read_agent_file_states(self) -> list[tuple[int, int, int] | None]:
+    def _read_stat_of_watched_files(self) -> list[tuple[int, int, int] | None]:
         """Return the inode, size and modification time of each watched agent file; None for a missing file."""
         states: list[tuple[int, int, int] | None] = []
-        for path in list_watched_agent_files(self._workspace):
+        for path in list_watched_conversation_files(self._workspace):
             try:
                 status = path.stat()
             except OSError:
@@ -402,7 +402,7 @@ class FileWatcher:
                     )
                     while paths and time.monotonic() < end and more.poll(QUIET_MILLISECONDS):
                         paths |= trees.read_changed_paths()
-                except InotifyOverflow:
+                except InotifyOverflowError:
                     paths = set(map(str, roots))
                 yield {path for path in paths if is_wanted(watchfiles.Change.modified, path)}
 

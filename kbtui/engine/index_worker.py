@@ -166,14 +166,14 @@ class IndexWorker:
         return time.monotonic() - self._checked_at < DAMAGE_CHECK_VALIDITY
 
     @property
-    def generation_directory(self) -> Path:
+    def index_generation_directory(self) -> Path:
         """The directory of the index generation that this thread writes."""
         if self._folder is None:
             raise RuntimeError("the index was never opened")
         return self._folder
 
     @property
-    def generation_name(self) -> str | None:
+    def index_generation_name(self) -> str | None:
         """The name of the index generation that this thread writes; None before the first refresh."""
         return self._folder.name if self._folder else None
 

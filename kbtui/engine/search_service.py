@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from kbtui.engine.all_projects_search import AllProjectsSearch
     from kbtui.engine.embedding_worker import EmbeddingWorker
     from kbtui.engine.engine_protocol import (
+        EngineReadinessAfterWait,
         EngineSearchReply,
         EngineSearchRequest,
-        ReadinessAfterWait,
     )
     from kbtui.index.embedding_model import Matrix
     from kbtui.index.index_reader import IndexReader
@@ -90,12 +90,12 @@ def _answer_search_request_without_marks(
     return search_index(workspace, reader, question, semantic)
 
 
-def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:
+def make_empty_semantic_search(notice: Notice | None) -> SemanticLeg:
     """Return a search by meaning that finds nothing; `notice` says why."""
     return lambda text: lambda question, generation: SemanticRanking(None, notice)
 
 
-def make_index_behind_notice(state: ReadinessAfterWait) -> Notice | None:
+def make_index_behind_notice(state: EngineReadinessAfterWait) -> Notice | None:
     """Return a notice if the index is not up to date with the files, else None.
 
     `state["done"]` is true after the engine has compared all files with the index for the first
@@ -139,7 +139,7 @@ class SearchService:
         return AllProjectsSearch(self._workspace, self._settings)
 
     def answer_client_search(
-        self, request: EngineSearchRequest, state: ReadinessAfterWait
+        self, request: EngineSearchRequest, state: EngineReadinessAfterWait
     ) -> EngineSearchReply:
         """Answer a client's search request. `state` says whether the index is up to date.
 
@@ -161,7 +161,7 @@ class SearchService:
         try:
             with self._open_index_reader() as reader:
                 uses_model = request.get("uses_model", True)
-                missing = make_empty_semantic_leg(make_keywords_only_notice("model_off"))
+                missing = make_empty_semantic_search(make_keywords_only_notice("model_off"))
                 semantic = partial(self._start_semantic_ranking, wait) if uses_model else missing
                 search = partial(answer_search_request, self._workspace, reader, question, semantic)
                 if question.all_projects:
@@ -236,7 +236,7 @@ class SearchService:
             self._embedding_worker.model_ready.wait(wait)
         if self._embedding_worker.keywords_only_notice is not None:
             return SemanticRanking(None, self._embedding_worker.keywords_only_notice)
-        if generation != self._embedding_worker.generation_name:
+        if generation != self._embedding_worker.index_generation_name:
             return SemanticRanking(None, make_keywords_only_notice("index_replaced"))
         return self._embedding_worker.rank_chunks_by_meaning(text, pending, question)
 

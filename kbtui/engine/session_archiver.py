@@ -10,10 +10,10 @@ from kbtui.conversations.conversation_repository import (
     iterate_stored_conversations,
     list_enabled_conversation_formats,
 )
-from kbtui.conversations.session_archive import keep_conversation
+from kbtui.conversations.session_archive import keep_copy_of_conversation
 from kbtui.errors import KbtuiError
 from kbtui.workspace.client_environment import make_thread_with_client_environment
-from kbtui.workspace.user_settings import get_kept_agents
+from kbtui.workspace.user_settings import get_agents_with_kept_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ class SessionArchiver:
         self, workspace: Workspace, settings: Settings, log: Callable[[str], None]
     ) -> None:
         self._workspace, self._log = workspace, log
-        self._agents = {name.casefold() for name in get_kept_agents(settings)}
+        self._agents = {name.casefold() for name in get_agents_with_kept_sessions(settings)}
         self._handled: dict[str, str] = {}
         """Maps the id of each session that was copied or skipped to the signature of the session at that time."""
         self._wake, self._stop = threading.Event(), threading.Event()
@@ -104,7 +104,7 @@ class SessionArchiver:
                     pauses.append(pause)
                     continue
                 try:
-                    outcome = keep_conversation(self._workspace, info)
+                    outcome = keep_copy_of_conversation(self._workspace, info)
                 except KbtuiError as error:
                     self._log(f"{info.id} was not kept: {error}")
                 else:

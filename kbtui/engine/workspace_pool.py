@@ -21,7 +21,7 @@ from kbtui.engine.engine_client import EngineClient
 from kbtui.engine.engine_launcher import get_index_lock_path, read_lock_file
 from kbtui.engine.engine_workspace import EngineWorkspace
 from kbtui.engine.file_lock import take_file_lock
-from kbtui.errors import EngineUnavailable, KbtuiError
+from kbtui.errors import EngineUnavailableError, KbtuiError
 from kbtui.workspace import Workspace, load_settings, paths
 from kbtui.workspace.client_environment import ClientEnvironment
 
@@ -98,7 +98,7 @@ def make_client_environment_fingerprint(client_environment: ClientEnvironment) -
         )
         is_directory = ("HOME", "XDG_", "JP_")
         others = (
-            paths.read_variable(name)
+            paths.read_environment_variable(name)
             for name in paths.CLIENT_VARIABLES
             if not name.startswith(is_directory)
         )
@@ -260,12 +260,12 @@ class WorkspacePool:
 
         Raises `KbtuiError` or `OSError`.
         """
-        log = self._make_workspace_log(slot)
+        log = self._make_workspace_logger(slot)
         try:
             if closing is not None:
                 await asyncio.wait([closing])
             settings = await asyncio.get_running_loop().run_in_executor(
-                slot.threads, self._prepare_workspace, slot
+                slot.threads, self._lock_index_and_load_settings, slot
             )
             opened = EngineWorkspace(
                 slot.workspace,
@@ -291,11 +291,11 @@ class WorkspacePool:
         log(f"opened '{slot.workspace.root}'")
         return opened
 
-    def _prepare_workspace(self, slot: PooledWorkspace) -> Settings:
+    def _lock_index_and_load_settings(self, slot: PooledWorkspace) -> Settings:
         """Lock the index of a workspace and load its settings; runs in a thread of the workspace."""
         with slot.client_environment.use():
             slot.lock = lock_index(slot.workspace)
-            slot.lock.write_engine_facts(self._socket_path)
+            slot.lock.write_engine_pid_and_socket_path(self._socket_path)
             return load_settings()
 
     def close_workspace(self, slot: PooledWorkspace, reason: str) -> None:
@@ -303,7 +303,7 @@ class WorkspacePool:
         if self._slots.get(slot.index_directory) is not slot:
             return
         del self._slots[slot.index_directory]
-        self._make_workspace_log(slot)(f"closed: {reason}")
+        self._make_workspace_logger(slot)(f"closed: {reason}")
         for client in slot.clients:
             client.close()
         self._closings[slot.index_directory] = asyncio.create_task(self._stop_workspace(slot))
@@ -315,7 +315,7 @@ class WorkspacePool:
             try:
                 await opened.stop_threads()
             except Exception:
-                self._make_workspace_log(slot)(f"an error: {traceback.format_exc()}")
+                self._make_workspace_logger(slot)(f"an error: {traceback.format_exc()}")
             while opened.may_still_write_files:
                 await asyncio.sleep(0.1)
             opened.close_files()
@@ -340,7 +340,7 @@ class WorkspacePool:
         if self._closings:
             await asyncio.wait(list(self._closings.values()), timeout=END_SECONDS)
 
-    def _make_workspace_log(self, slot: PooledWorkspace) -> Callable[[str], None]:
+    def _make_workspace_logger(self, slot: PooledWorkspace) -> Callable[[str], None]:
         """Return a function that logs with a short name of the workspace."""
         name = slot.index_directory.name[:8]
         return lambda text: self._log(f"workspace {name}: {text}")
@@ -349,7 +349,7 @@ class WorkspacePool:
 def lock_index(workspace: Workspace) -> FileLock:
     """Lock the index of a workspace. If an older engine has locked it, ask that engine to exit.
 
-    Raises `EngineUnavailable` if another process does not release the lock within
+    Raises `EngineUnavailableError` if another process does not release the lock within
     `TAKEOVER_SECONDS`. Raises `OSError` if the lock file cannot be opened.
     """
     path = get_index_lock_path(workspace)
@@ -358,7 +358,7 @@ def lock_index(workspace: Workspace) -> FileLock:
         now = time.monotonic()
         holder = read_lock_file(path)
         if now > end:
-            raise EngineUnavailable(
+            raise EngineUnavailableError(
                 "another process is writing the index",
                 where=f"process {holder.get('pid')}" if holder else str(path),
                 hint="end that process",
@@ -367,7 +367,7 @@ def lock_index(workspace: Workspace) -> FileLock:
         if holder and is_here and holder.get("pid") != os.getpid() and now >= ask_at:
             ask_at = now + TAKEOVER_ASK_SECONDS
             # An engine exits when a client with a newer protocol greets it.
-            with contextlib.suppress(EngineUnavailable):
+            with contextlib.suppress(EngineUnavailableError):
                 EngineClient(holder["socket"], str(workspace.root), 1.0, opens=False).close()
         time.sleep(0.05)
     return lock

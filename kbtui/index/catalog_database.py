@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from kbtui.citations.citation_state import GivenTextExtent
+    from kbtui.citations.cited_text_comparison import GivenTextExtent
 
 CATALOG_VERSION = 22
 """The version of the tables.
@@ -90,11 +90,11 @@ _DOCUMENT_COLUMNS = (3, 4, 8, 9, 10, 11, 14)
 """The positions, in the table `chunks`, of the columns from which the keyword index is made."""
 
 
-class CitationWithGivenText(NamedTuple):
+class CitationWithGivenSubjectText(NamedTuple):
     """A citation of a subject, with facts about the text that the turn was given.
 
-    `given` is the text in the form of `GivenText.make_catalog_form`, and `extent` is
-    `GivenText.extent`. Both are None if the text is not known.
+    `given` is the text in the form of `GivenSubjectText.make_hash_and_text_for_catalog`, and `extent` is
+    `GivenSubjectText.extent`. Both are None if the text is not known.
     """
 
     conversation: str
@@ -106,7 +106,7 @@ class CitationWithGivenText(NamedTuple):
     given: str | None
 
 
-_GIVEN_TEXT_COLUMNS = ", ".join(CitationWithGivenText._fields)
+_GIVEN_TEXT_COLUMNS = ", ".join(CitationWithGivenSubjectText._fields)
 
 
 class EntryChunksWriteResult(NamedTuple):
@@ -295,8 +295,8 @@ class CatalogDatabase:
         Unchanged chunks keep their numbers. `mark` says where to resume reading when the entry's
         file has grown. The chunks of a new entry are inserted when the transaction is committed.
         """
-        before = self._get_entry_and_mark_rows(entry.id)
-        now = self._write_entry_and_mark_rows(entry, mark, seq, is_new=not before)
+        before = self._get_entry_and_resume_point_rows(entry.id)
+        now = self._write_entry_and_resume_point_rows(entry, mark, seq, is_new=not before)
         old: dict[str, tuple[Any, ...]] = {}
         if before:
             self._insert_waiting_chunk_rows()
@@ -339,7 +339,7 @@ class CatalogDatabase:
         previous = parse_catalog_entry_row(before[0]) if before else None
         return EntryChunksWriteResult(numbered, changed, gone, previous)
 
-    def _write_entry_and_mark_rows(
+    def _write_entry_and_resume_point_rows(
         self, entry: CatalogEntry, mark: str | None, seq: int, *, is_new: bool
     ) -> list[tuple[Any, ...]]:
         """Replace the rows of an entry in the tables `entries` and `marks`; return the new rows."""
@@ -427,7 +427,7 @@ class CatalogDatabase:
         row = (entry_id, total % _CHECKSUM_MODULUS)
         self._db.execute("INSERT OR REPLACE INTO sums VALUES (?, ?)", row)
 
-    def _get_entry_and_mark_rows(self, entry_id: str) -> list[Any]:
+    def _get_entry_and_resume_point_rows(self, entry_id: str) -> list[Any]:
         """Return the rows of an entry in the tables `entries` and `marks`; [] if there is no entry."""
         rows = self._db.execute("SELECT * FROM entries WHERE id = ?", (entry_id,)).fetchall()
         if rows:
@@ -435,7 +435,7 @@ class CatalogDatabase:
         return rows
 
     def _compute_entry_checksum(self, entry_id: str) -> int:
-        rows = self._get_entry_and_mark_rows(entry_id)
+        rows = self._get_entry_and_resume_point_rows(entry_id)
         rows += self._db.execute("SELECT * FROM chunks WHERE entry_id = ?", (entry_id,))
         for table in TURN_TABLES:
             rows += self._db.execute(
@@ -559,17 +559,20 @@ class CatalogDatabase:
 
         query = "SELECT 1 FROM chunks WHERE id = ? AND ordinal < ?"
 
-        def occurs_more_often(text: str, times: int) -> bool:
+        def occurs_more_often_than(text: str, times: int) -> bool:
             chunk_id = make_chunk_id(entry_id, text, times)
             return self._query_single_value(query, chunk_id, end) is not None
 
         counts: Counter[str] = Counter()
         for text in texts if end else ():
             above = 1
-            while occurs_more_often(text, above - 1):
+            while occurs_more_often_than(text, above - 1):
                 above *= 2
             counts[text] = bisect_left(
-                range(above), True, above // 2, key=lambda times: not occurs_more_often(text, times)
+                range(above),
+                True,
+                above // 2,
+                key=lambda times: not occurs_more_often_than(text, times),
             )
         return counts
 
@@ -622,7 +625,7 @@ class CatalogDatabase:
             found |= {RequestChunkPlace(entry_id, turn, one): head for one in open_requests}
         return {request: head for request, head in found.items() if head.strip()}
 
-    def find_turns_of_spoken_chunks(self, numbers: Collection[int]) -> dict[int, tuple[str, int]]:
+    def map_dialogue_chunks_to_turns(self, numbers: Collection[int]) -> dict[int, tuple[str, int]]:
         """Map the number of each chunk of a request or an answer to its entry id and turn number.
 
         Other chunks are left out.
@@ -690,25 +693,29 @@ class CatalogDatabase:
 
     def find_citations_of_subjects_by_turns(
         self, turns: Iterable[tuple[str, int]]
-    ) -> list[CitationWithGivenText]:
+    ) -> list[CitationWithGivenSubjectText]:
         """Return the citations of subjects in `turns`; a turn is a pair of conversation id and turn number."""
         query = (
             f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations "
             "WHERE conversation = ? AND turn = ? AND kind = 'subject'"
         )
         return [
-            CitationWithGivenText(*row) for turn in turns for row in self._db.execute(query, turn)
+            CitationWithGivenSubjectText(*row)
+            for turn in turns
+            for row in self._db.execute(query, turn)
         ]
 
-    def list_citations_of_distinct_given_texts(self) -> list[CitationWithGivenText]:
+    def list_citations_of_distinct_given_texts(self) -> list[CitationWithGivenSubjectText]:
         """Return one citation for each text that turns were given of each subject."""
         query = (
             f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations WHERE kind = 'subject' "
             "GROUP BY target, extent, given"
         )
-        return [CitationWithGivenText(*row) for row in self._db.execute(query)]
+        return [CitationWithGivenSubjectText(*row) for row in self._db.execute(query)]
 
-    def list_citations_of_targets(self, targets: Iterable[str]) -> list[CitationWithGivenText]:
+    def list_citations_of_targets(
+        self, targets: Iterable[str]
+    ) -> list[CitationWithGivenSubjectText]:
         """Return all citations of the subjects with these targets, newest first."""
         query = (
             f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations WHERE kind = 'subject' "
@@ -717,7 +724,7 @@ class CatalogDatabase:
             "conversation DESC, turn DESC, call"
         )
         rows = self._db.execute(query, [json.dumps(list(targets))])
-        return [CitationWithGivenText(*row) for row in rows]
+        return [CitationWithGivenSubjectText(*row) for row in rows]
 
     def iterate_chunks_to_embed(self) -> Iterator[tuple[int, str, bytes]]:
         """Yield the number, entry id and vector hash of every chunk that needs a vector."""
@@ -728,7 +735,7 @@ class CatalogDatabase:
 
         The table `published_rows` in `database` contains the chunk id and the vector hash of each published vector.
         """
-        with self._attach_mirror(database):
+        with self._attach_mirror_database(database):
             return self._db.execute(
                 "SELECT chunks.number, chunks.entry_id FROM mirror.published_rows AS published "
                 "JOIN chunks ON chunks.id = published.id AND chunks.hash = published.hash "
@@ -748,11 +755,11 @@ class CatalogDatabase:
             f"WHERE published.row IN ({_make_sql_placeholders(rows)}) "
             "AND ? = (SELECT value FROM mirror.state WHERE key = 'published_rows')"
         )
-        with self._attach_mirror(database):
+        with self._attach_mirror_database(database):
             return self._db.execute(query, [*rows, state]).fetchall()
 
     @contextmanager
-    def _attach_mirror(self, database: Path) -> Iterator[None]:
+    def _attach_mirror_database(self, database: Path) -> Iterator[None]:
         self._db.execute("ATTACH ? AS mirror", (f"{database.absolute().as_uri()}?mode=ro",))
         try:
             yield

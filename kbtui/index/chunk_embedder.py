@@ -109,22 +109,26 @@ class ChunksWithoutVector:
             found = remote.take_chunks_without_published_vector(catalog, found)
         self.entries = {name: found[name] for name in catalog.sort_entries_for_embedding(found)}
         self.numbers = set().union(*self.entries.values())
-        self._of_hidden_entries = self._list_chunks_of_entries(catalog.list_hidden_entry_ids())
-        self._of_conversations = self._list_chunks_of_entries(catalog.list_conversation_entry_ids())
+        self._of_hidden_entries = self._list_queued_chunks_of_entries(
+            catalog.list_hidden_entry_ids()
+        )
+        self._of_conversations = self._list_queued_chunks_of_entries(
+            catalog.list_conversation_entry_ids()
+        )
         self.seq = seq
 
-    def _list_chunks_of_entries(self, entry_ids: set[str]) -> set[int]:
+    def _list_queued_chunks_of_entries(self, entry_ids: set[str]) -> set[int]:
         return set().union(*(self.entries[name] for name in entry_ids & self.entries.keys()))
 
-    def count_chunks_of_conversations(self) -> int:
+    def count_queued_conversation_chunks(self) -> int:
         """Count the chunks without a vector that belong to conversations."""
         return len(self.numbers & self._of_conversations)
 
-    def count_chunks_of_hidden_entries(self) -> int:
+    def count_queued_hidden_chunks(self) -> int:
         """Count the chunks without a vector that belong to hidden entries."""
         return len(self.numbers & self._of_hidden_entries)
 
-    def remove_embedded_chunks(self, entry_id: str, numbers: set[int]) -> bool:
+    def remove_embedded_chunks_from_queue(self, entry_id: str, numbers: set[int]) -> bool:
         """Remove embedded chunks from the chunks to embed, and return whether the whole entry is embedded."""
         self.numbers -= numbers
         self.entries[entry_id] -= numbers
@@ -199,7 +203,7 @@ class ChunkEmbedder:
         """Use another catalog and cache from now on."""
         self._catalog, self._cache = catalog, cache
 
-    def filter_chunks_without_vector(self, numbers: Sequence[int]) -> list[int]:
+    def select_chunks_without_vector(self, numbers: Sequence[int]) -> list[int]:
         """Return the chunk numbers in `numbers` whose chunks have no vector yet.
 
         Any thread may call this method.
@@ -214,7 +218,7 @@ class ChunkEmbedder:
         """
         left, total = len(self._missing.numbers), self._total
         if not hidden:
-            left -= self._missing.count_chunks_of_hidden_entries()
+            left -= self._missing.count_queued_hidden_chunks()
             total -= self._hidden_total
         return max(0, left), total
 
@@ -247,11 +251,11 @@ class ChunkEmbedder:
         )
         if self._missing.numbers:
             self._total = self._store.count_vector_rows() + len(self._missing.numbers)
-            hidden = self._missing.count_chunks_of_hidden_entries()
+            hidden = self._missing.count_queued_hidden_chunks()
             self._hidden_total = self._store.count_vector_rows("hidden = true") + hidden
             self._conversations_total = (
                 self._store.count_vector_rows("kind = 'conversation'")
-                + self._missing.count_chunks_of_conversations()
+                + self._missing.count_queued_conversation_chunks()
             )
             self._report_embedding_progress()
             self._embed_and_write_vectors()
@@ -261,7 +265,9 @@ class ChunkEmbedder:
 
     def _report_embedding_progress(self, pause_reason: PauseReason | None = None) -> None:
         done = self._total - len(self._missing.numbers) + len(self._rows)
-        in_conversations = self._conversations_total - self._missing.count_chunks_of_conversations()
+        in_conversations = (
+            self._conversations_total - self._missing.count_queued_conversation_chunks()
+        )
         in_conversations += sum(row["kind"] == "conversation" for row, _ in self._rows)
         parts = {
             "subjects": (done - in_conversations, self._total - self._conversations_total),
@@ -295,7 +301,7 @@ class ChunkEmbedder:
         failures = 0
         for parts in self._read_missing_chunks_in_slices():
             try:
-                yield self._make_vector_rows(parts)
+                yield self._embed_chunks_and_make_rows(parts)
                 failures = 0
             except KbtuiError:
                 raise
@@ -305,7 +311,7 @@ class ChunkEmbedder:
                     if self._stop.is_set():
                         return
                     try:
-                        yield self._make_vector_rows([part])
+                        yield self._embed_chunks_and_make_rows([part])
                         failures = 0
                     except KbtuiError:
                         raise
@@ -323,7 +329,7 @@ class ChunkEmbedder:
         Ends early if `stop` is set, or if the chunk embedder must start again.
         """
         parts: list[EntryChunksToEmbed] = []
-        free = slice_chunks = BULK_SLICE_CHUNKS if self._is_backlog_large else SLICE_CHUNKS
+        free = slice_chunks = BULK_SLICE_CHUNKS if self._are_many_vectors_missing else SLICE_CHUNKS
         waiting, begun = dict(self._missing.entries), list[EntryChunksToEmbed]()
         in_order = list(reversed(waiting))
         while begun or in_order:
@@ -386,7 +392,7 @@ class ChunkEmbedder:
         return None
 
     @property
-    def _is_backlog_large(self) -> bool:
+    def _are_many_vectors_missing(self) -> bool:
         return len(self._missing.numbers) >= BULK_CHUNKS
 
     def _write_vector_rows(self) -> None:
@@ -404,11 +410,13 @@ class ChunkEmbedder:
         finished = [
             name
             for name, numbers in done.items()
-            if self._missing.remove_embedded_chunks(name, numbers)
+            if self._missing.remove_embedded_chunks_from_queue(name, numbers)
         ]
         self._entries_without_vectors.mark_entries_embedded(finished)
 
-    def _make_vector_rows(self, parts: list[EntryChunksToEmbed]) -> list[tuple[VectorRow, Matrix]]:
+    def _embed_chunks_and_make_rows(
+        self, parts: list[EntryChunksToEmbed]
+    ) -> list[tuple[VectorRow, Matrix]]:
         """Embed chunks, and return their rows and vectors. If embedding must stop, the result lacks some chunks."""
 
         text_groups = [
@@ -420,7 +428,9 @@ class ChunkEmbedder:
             {hash_embedded_text(text): text for texts in text_groups for text in texts}
         )
         rows = (
-            make_vector_row(part.entry, part.chunks[at]) for part in parts for at in part.positions
+            make_vector_table_row(part.entry, part.chunks[at])
+            for part in parts
+            for at in part.positions
         )
         result: list[tuple[VectorRow, Matrix]] = []
         for row, texts in zip(rows, text_groups, strict=True):
@@ -428,7 +438,7 @@ class ChunkEmbedder:
             if not known.keys() >= set(hashes):
                 continue
             title, vector, *around = (known[hash_] for hash_ in hashes)
-            result.append((row, combine_passage_vector(row["kind"], title, vector, around)))
+            result.append((row, combine_vectors_of_passage(row["kind"], title, vector, around)))
         return result
 
     def _embed_texts_or_read_cache(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
@@ -443,7 +453,7 @@ class ChunkEmbedder:
         missing = sorted(
             (key for key in texts if key not in found), key=lambda key: len(texts[key])
         )
-        is_bulk = self._is_backlog_large and len(missing) >= BULK_TEXTS
+        is_bulk = self._are_many_vectors_missing and len(missing) >= BULK_TEXTS
         batch = len(missing) if is_bulk else EMBEDDING_BATCH
         while missing and self._wait_while_paused():
             keys, missing = missing[:batch], missing[batch:]
@@ -474,7 +484,7 @@ def list_texts_of_passage_vector(title: str, chunks: list[Chunk], position: int)
     return [title, chunks[position].text, *(one.text for one in around)]
 
 
-def combine_passage_vector(
+def combine_vectors_of_passage(
     kind: str, title: Matrix, own: Matrix, around: Sequence[Matrix]
 ) -> Matrix:
     """Return the unit vector of a passage from the vectors of its title, its text and its neighbours.
@@ -491,7 +501,7 @@ def combine_passage_vector(
     return unit
 
 
-def make_vector_row(entry: CatalogEntry, chunk: Chunk) -> VectorRow:
+def make_vector_table_row(entry: CatalogEntry, chunk: Chunk) -> VectorRow:
     """Return the row of a chunk for the vector table, without the vector."""
     return {
         "number": chunk.number,

@@ -18,7 +18,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_data_types import format_event_text
-from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.index.entries_and_chunks import Chunk
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_json_value_on_one_line, strip_escape_sequences

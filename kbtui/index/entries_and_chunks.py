@@ -61,7 +61,7 @@ class CatalogEntry(NamedTuple):
     """A subject or a conversation in the catalog.
 
     * `signature` changes whenever the entry must be indexed again.
-    * `stat` is the state of the file `path` (see `format_file_state`), for a quick comparison
+    * `stat` is the state of the file `path` (see `format_file_stat`), for a quick comparison
       before a hit is shown.
     * `created` and `changed` are in Unix seconds.
     * `error` says why the entry is not indexed, or which part of it could not be read.
@@ -102,7 +102,7 @@ class CatalogEntry(NamedTuple):
         return make_conversation_ref(self.conversation or "", chunk.turn, chunk.call)
 
 
-def format_file_state(status: os.stat_result) -> str:
+def format_file_stat(status: os.stat_result) -> str:
     """Return the inode, size and modification time (ns) of a file as text."""
     return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
 
@@ -144,13 +144,13 @@ class RankedChunk(NamedTuple):
 def sort_ranked_chunks(
     rows: Iterable[RankedChunk],
     *,
-    tolerance: float = SCORE_TOLERANCE,
+    score_tolerance: float = SCORE_TOLERANCE,
     least: float = 0.0,
     cut: bool = False,
 ) -> list[RankedChunk]:
     """Sort chunks by score, best first, and equal scores by chunk id.
 
-    Two scores count as equal if they differ by at most `tolerance * max(least, score)`. If `cut` is
+    Two scores count as equal if they differ by at most `score_tolerance * max(least, score)`. If `cut` is
     true, the search stopped at a limit. The last group of equal scores, which may be incomplete, is
     then left out.
     """
@@ -159,9 +159,9 @@ def sort_ranked_chunks(
     # Where groups of equal scores end. A ranking has hundreds of chunks, most of them in a group of their own.
     pairs = enumerate(pairwise(scores), 1)
     if least or (scores and scores[-1] < 0):
-        ends = [at for at, (a, b) in pairs if a - b > tolerance * max(least, abs(b))]
+        ends = [at for at, (a, b) in pairs if a - b > score_tolerance * max(least, abs(b))]
     else:
-        ends = [at for at, (above, score) in pairs if above - score > tolerance * score]
+        ends = [at for at, (above, score) in pairs if above - score > score_tolerance * score]
     if ordered and not cut:
         ends.append(len(ordered))
     start = 0

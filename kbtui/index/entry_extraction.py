@@ -17,7 +17,7 @@ from kbtui.index.chunk_splitter import (
     split_conversation_into_chunks,
     split_subject_into_chunks,
 )
-from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, format_file_state, make_subject_id
+from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, format_file_stat, make_subject_id
 from kbtui.knowledge.front_matter import split_front_matter
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def read_subject_entry(subject: Subject) -> EntryPartForIndex:
     )
     try:
         status = os.stat(subject.file)  # noqa: PTH116  (thousands)
-        entry = entry._replace(stat=format_file_state(status))
+        entry = entry._replace(stat=format_file_stat(status))
         if subject.size > SUBJECT_BYTES_MAX:
             raise KbtuiError(f"not indexed: larger than {SUBJECT_BYTES_MAX // 1_000_000} MB")
         return _extract_subject_entry(subject, entry)
@@ -105,13 +105,13 @@ def read_subject_entry(subject: Subject) -> EntryPartForIndex:
 
 def _extract_subject_entry(subject: Subject, entry: CatalogEntry) -> EntryPartForIndex:
     """Read the text of a subject, and return its entry and chunks; may raise any error."""
-    from kbtui.citations.citation_state import ComparableSubjectText
+    from kbtui.citations.cited_text_comparison import ComparableSubjectText
     from kbtui.knowledge import read_subject_text
 
     whole = read_subject_text(subject)
     text = split_front_matter(whole)
     digests = ComparableSubjectText(whole, subject.relative).digests
-    entry = _add_subject_text_facts(entry, text, digests)
+    entry = _add_front_matter_and_digests(entry, text, digests)
     chunks = split_subject_into_chunks(entry.id, text)
     return EntryPartForIndex(entry, add_vector_hashes(entry, chunks))
 
@@ -125,7 +125,7 @@ def describe_indexing_error(error: Exception) -> str:
     return f"not indexed: kbtui cannot read it ({type(error).__name__}: {error})"
 
 
-def _add_subject_text_facts(
+def _add_front_matter_and_digests(
     entry: CatalogEntry, text: FrontMatterAndBody, digests: str
 ) -> CatalogEntry:
     """Return a subject's entry, with its digests filled in.
@@ -183,7 +183,7 @@ def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
     )
     if info.events_path:
         with suppress(OSError):
-            return entry._replace(stat=format_file_state(info.events_path.stat()))
+            return entry._replace(stat=format_file_stat(info.events_path.stat()))
     return entry
 
 
@@ -259,7 +259,7 @@ class _ConversationIndexingProgress:
     rewound: tuple[int, ...] = ()
 
 
-def read_conversation_entry_parts(
+def read_unindexed_conversation_parts(
     catalog: CatalogDatabase, info: ConversationInfo, *, embed_tool_results: bool = False
 ) -> Iterator[EntryPartForIndex]:
     """Yield the parts of a conversation that are not indexed yet.

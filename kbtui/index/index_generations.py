@@ -36,7 +36,7 @@ CURRENT_LINK = "current"
 
 def compute_index_schema_hash() -> str:
     """Return six hex digits that identify the index format of this version of kbtui."""
-    from kbtui.conversations.event_kinds import EVENT_KINDS
+    from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
     from kbtui.index import catalog_database, entries_and_chunks, keyword_index, keyword_tokenizer
 
     kinds = [

@@ -66,7 +66,7 @@ class IndexReader:
         self._commits: dict[Path, tuple[int, int] | None] = {}
 
     @property
-    def generation_name(self) -> str:
+    def index_generation_name(self) -> str:
         """The name of the generation. The number of a chunk is valid only within one generation."""
         return self.folder.name
 
@@ -101,9 +101,11 @@ class IndexReader:
         from kbtui.index.keyword_index import open_tantivy_index
 
         folder = self.folder / ("hidden" if hidden else "lexical")
-        return self._open_last_commit(folder, lambda: open_tantivy_index(folder, self.language))
+        return self._open_or_reload_keyword_index(
+            folder, lambda: open_tantivy_index(folder, self.language)
+        )
 
-    def _open_last_commit(self, folder: Path, open_index: Callable[[], Any]) -> Any:
+    def _open_or_reload_keyword_index(self, folder: Path, open_index: Callable[[], Any]) -> Any:
         with self._lock:
             index = self._indexes.get(folder)
             # Each commit replaces this file. If it is still the same file, there is nothing to reload.
@@ -115,7 +117,7 @@ class IndexReader:
             self._commits[folder] = commit
             return index
 
-    def get_configuration_file_states(self) -> list[list[object]]:
+    def get_stat_of_configuration_files(self) -> list[list[object]]:
         """Return each configuration file's path, size and modification time at the last refresh."""
         with self._lock_catalog():
             value = self._catalog.get_meta_value("configuration")
@@ -134,8 +136,8 @@ class IndexReader:
         CatalogDatabase.find_chunk_numbers_of_turns
     )
     read_final_answers = _make_locked_catalog_method(CatalogDatabase.read_final_answers)
-    find_turns_of_spoken_chunks = _make_locked_catalog_method(
-        CatalogDatabase.find_turns_of_spoken_chunks
+    map_dialogue_chunks_to_turns = _make_locked_catalog_method(
+        CatalogDatabase.map_dialogue_chunks_to_turns
     )
     get_chunks_by_number = _make_locked_catalog_method(CatalogDatabase.get_chunks_by_number)
     get_visible_chunk_ids = _make_locked_catalog_method(CatalogDatabase.get_visible_chunk_ids)

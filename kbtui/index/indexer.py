@@ -18,8 +18,8 @@ from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.index.entry_extraction import (
     describe_indexing_error,
     make_subject_change_signature,
-    read_conversation_entry_parts,
     read_subject_entry,
+    read_unindexed_conversation_parts,
 )
 from kbtui.index.keyword_index import KeywordIndexWriter
 from kbtui.terminal_text import replace_surrogates
@@ -163,7 +163,7 @@ class IndexGenerationWriter:
                     writer.replace_entry_documents(entry, self.catalog.list_entry_chunks(entry_id))
                 else:
                     writer.remove_entry(entry_id)
-            if hidden or writer.has_changes:
+            if hidden or writer.has_uncommitted_changes:
                 writer.commit_with_watermark(seq)
 
     def remove_entries(self, gone: list[str]) -> list[CatalogEntry]:
@@ -256,7 +256,7 @@ class IndexGenerationWriter:
             # Commit only an index that has changed. First, a change of a hidden entry must not affect
             # the statistics of the visible index. Second, after a file is saved, the commit is the
             # slowest step.
-            if writer.has_changes or (hidden and self._uncommitted > MAX_LAG):
+            if writer.has_uncommitted_changes or (hidden and self._uncommitted > MAX_LAG):
                 writer.commit_with_watermark(seq)
                 if hidden:
                     self._uncommitted = 0
@@ -324,7 +324,7 @@ class IndexProgress:
     parts: EmbeddedParts = field(default_factory=dict)
 
 
-class _RefreshStopped(Exception):
+class _IndexRefreshStoppedError(Exception):
     """A refresh was stopped while it compared the files with the catalog, before any change."""
 
 
@@ -397,7 +397,7 @@ class WorkspaceIndexWriter:
         self.configuration_problem = next(unreadable, None)
         try:
             subjects, conversations, gone = self._find_changed_entries(knowledge, retry)
-        except _RefreshStopped:
+        except _IndexRefreshStoppedError:
             return IndexRefreshChanges(is_unfinished=True)
         changes = IndexRefreshChanges()
         # Clients compare this state with the files, to notice that the configuration has changed.
@@ -433,7 +433,7 @@ class WorkspaceIndexWriter:
         self, knowledge: KnowledgeBase, retry: bool
     ) -> tuple[list[Subject], set[str], list[str]]:
         """Return changed subjects, ids of changed conversations, and ids of entries without a file."""
-        from kbtui.conversations.conversation_repository import list_conversation_signatures
+        from kbtui.conversations.conversation_repository import list_conversation_change_signatures
 
         again = self.catalog.list_unreadable_entry_ids() if retry else frozenset()
         signatures = self._iterate_until_stopped(self.catalog.list_entry_signatures())
@@ -447,7 +447,7 @@ class WorkspaceIndexWriter:
             known = states.pop((subject.topic, subject.slug), None)
             if has_file_changed(known, make_subject_change_signature(subject)):
                 subjects.append(subject)
-        found = list_conversation_signatures(self.workspace).items()
+        found = list_conversation_change_signatures(self.workspace).items()
         conversations = {
             conversation
             for conversation, state in self._iterate_until_stopped(found)
@@ -456,11 +456,11 @@ class WorkspaceIndexWriter:
         return subjects, conversations, [entry_id for entry_id, _ in states.values()]
 
     def _iterate_until_stopped(self, items: Iterable[ComparedItem]) -> Iterator[ComparedItem]:
-        """Yield the items. Once `stop` is set, raise `_RefreshStopped` before the next 64 items."""
+        """Yield the items. Once `stop` is set, raise `_IndexRefreshStoppedError` before the next 64 items."""
         rest = iter(items)
         while some := list(islice(rest, 64)):
             if self._stop.is_set():
-                raise _RefreshStopped
+                raise _IndexRefreshStoppedError
             yield from some
 
     def _index_changed_entries(
@@ -474,7 +474,7 @@ class WorkspaceIndexWriter:
         """Remove the entries with the ids `gone`, and index `subjects` and `conversations`."""
         from kbtui.citations import CitationTargetLookup
         from kbtui.conversations.conversation_repository import list_conversations
-        from kbtui.conversations.project_directories import list_project_directories
+        from kbtui.conversations.project_directories import list_workspace_and_worktree_paths
 
         # Read the metadata of conversations only if a conversation has changed.
         infos = list_conversations(self.workspace, counts=False) if conversations else []
@@ -485,7 +485,7 @@ class WorkspaceIndexWriter:
         pairs = zip_longest(subjects, changed)
         work: list[Subject | ConversationInfo] = [item for pair in pairs for item in pair if item]
         names = {info.id: info.name for info in infos}
-        directories = list_project_directories(self.workspace)
+        directories = list_workspace_and_worktree_paths(self.workspace)
         targets = CitationTargetLookup(knowledge, names, make_subject_id, directories)
         for entry in self.storage.remove_entries(gone):
             changes.removed += 1
@@ -535,7 +535,7 @@ class WorkspaceIndexWriter:
                 return
             if isinstance(item, ConversationInfo):
                 changes.conversations.append(item.id)
-                for entry_part in read_conversation_entry_parts(
+                for entry_part in read_unindexed_conversation_parts(
                     self.catalog, item, embed_tool_results=self.settings.embed_tool_results
                 ):
                     yield entry_part
@@ -584,7 +584,7 @@ def _make_citation_rows(
         (
             cite.conversation, cite.turn, cite.call, cite.how, cite.kind, cite.target, cite.title,
             cite.tool, cite.timestamp.timestamp() if cite.timestamp else None, cite.chunk, cite.score,
-            *((cite.given.extent, cite.given.make_catalog_form()) if cite.given else (None, None)),
+            *((cite.given.extent, cite.given.make_hash_and_text_for_catalog()) if cite.given else (None, None)),
         )
         for cite in extract_citations(conversation, targets)
     ]  # fmt: skip

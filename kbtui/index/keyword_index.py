@@ -25,7 +25,11 @@ from kbtui.index.keyword_tokenizer import (
     may_have_code_words,
     normalize_unicode,
 )
-from kbtui.index.passage_places import get_block, make_chunk_place, make_entry_place
+from kbtui.index.passage_place_numbers import (
+    get_block_of_place,
+    make_first_passage_place,
+    make_passage_place,
+)
 from kbtui.workspace.paths import convert_path_to_utf8, make_private_directory
 
 if TYPE_CHECKING:
@@ -146,13 +150,13 @@ def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> 
 
 
 class _TantivyWriter:
-    """Writes one tantivy index. `has_changes` says whether there is something to commit."""
+    """Writes one tantivy index. `has_uncommitted_changes` says whether there is something to commit."""
 
     def __init__(self, index: Any, folder: Path) -> None:
         self.index, self._folder = index, folder
         self.schema = index.schema
         self.searcher = index.searcher()
-        self.has_changes = False
+        self.has_uncommitted_changes = False
         self._added: set[str] = set()
         try:
             self._writer = index.writer(heap_size=HEAP_BYTES, num_threads=1)
@@ -177,7 +181,7 @@ class _TantivyWriter:
     def add_document(self, entry_id: str, document: Any) -> None:
         """Add a document of an entry."""
         self._added.add(entry_id)
-        self.has_changes = True
+        self.has_uncommitted_changes = True
         self._writer.add_document(document)
 
     def delete_documents(self, field: str, values: Sequence[int]) -> None:
@@ -185,12 +189,12 @@ class _TantivyWriter:
         if values:
             query = tantivy.Query.term_set_query(self.schema, field, list(values))
             self._writer.delete_documents_by_query(query)
-            self.has_changes = True
+            self.has_uncommitted_changes = True
 
     def delete_all_documents(self) -> None:
         """Delete all documents."""
         self._writer.delete_documents_by_query(tantivy.Query.all_query())
-        self.has_changes = True
+        self.has_uncommitted_changes = True
 
     def has_entry(self, entry_id: str) -> bool:
         """Return whether the index has documents of an entry, committed or not."""
@@ -204,7 +208,7 @@ class _TantivyWriter:
     def remove_entry(self, entry_id: str) -> None:
         """Delete all documents of an entry."""
         self._writer.delete_documents_by_term("entry", entry_id)
-        self.has_changes = True
+        self.has_uncommitted_changes = True
 
     def write_watermark(self, watermark: int) -> None:
         """Replace the watermark document, which contains the catalog's sequence number."""
@@ -218,14 +222,14 @@ class _TantivyWriter:
         """Commit the changes. `searcher` shows them only after `reload`."""
         self._writer.commit()
         self._added.clear()
-        self.has_changes = False
+        self.has_uncommitted_changes = False
 
     def rollback(self) -> None:
         """Discard uncommitted changes."""
         self._writer.rollback()
         self._write_dummy_first_operation()
         self._added.clear()
-        self.has_changes = False
+        self.has_uncommitted_changes = False
 
     def count_stale_documents(self) -> int:
         """Count the replaced documents that are still part of BM25's statistics."""
@@ -237,7 +241,7 @@ class _TantivyWriter:
 
     def close(self) -> None:
         """Close the index, and discard uncommitted changes."""
-        if self.has_changes:
+        if self.has_uncommitted_changes:
             # Without a rollback, the writer's threads would first index all queued documents.
             self._writer.rollback()
         del self._writer
@@ -246,7 +250,7 @@ class _TantivyWriter:
 class KeywordIndexWriter:
     """Writes one of the two keyword indexes. Only one thread may use it.
 
-    `has_changes` says whether there is something to commit. Without changes, do not commit: each commit
+    `has_uncommitted_changes` says whether there is something to commit. Without changes, do not commit: each commit
     replaces the watermark document. The replaced document still counts in BM25's statistics, so the
     commit changes the scores. If both indexes were always committed together, a change of hidden entries
     would change the scores of visible entries.
@@ -257,9 +261,9 @@ class KeywordIndexWriter:
         self._writer = _TantivyWriter(open_tantivy_index(folder, language, create=True), folder)
 
     @property
-    def has_changes(self) -> bool:
+    def has_uncommitted_changes(self) -> bool:
         """Whether there is something to commit."""
-        return self._writer.has_changes
+        return self._writer.has_uncommitted_changes
 
     def read_catalog_watermark(self) -> int:
         """Return the catalog's sequence number at the last commit, or 0 if the index is new."""
@@ -328,7 +332,7 @@ class KeywordIndexWriter:
     def _add_passage_documents(self, entry: CatalogEntry, chunks: Sequence[Chunk]) -> None:
         if not chunks:
             return
-        first_place = make_entry_place(entry.id)
+        first_place = make_first_passage_place(entry.id)
         title = normalize_unicode(entry.title)
         title_code = list(extract_code_words(title))
         same = [
@@ -363,10 +367,10 @@ class KeywordIndexWriter:
                     normalize_unicode(key), normalize_unicode(value)
                 ):
                     document.add_text("arg", term)
-            place = make_chunk_place(first_place, chunk.ordinal)
+            place = make_passage_place(first_place, chunk.ordinal)
             document.add_unsigned("chunk", chunk.number)
             document.add_unsigned("place", place)
-            document.add_unsigned("block", get_block(place))
+            document.add_unsigned("block", get_block_of_place(place))
             # The text of tool calls and their results does not count for the passages around them.
             document.add_unsigned("prose_length", len(chunk.text) if chunk.embed else 0)
             document.add_unsigned("tie", int(chunk.id, 16))

@@ -49,19 +49,19 @@ class PublishedVectorTableLocation(NamedTuple):
     database: Path
 
     @property
-    def rows_state(self) -> str:
+    def table_version_id(self) -> str:
         """The state `published_rows` of the mirror's database while it has the rows of this version."""
-        return make_rows_state(self.model, self.version, self.written_at)
+        return make_table_version_id(self.model, self.version, self.written_at)
 
 
-def make_rows_state(model: str | None, version: int, written_at: float) -> str:
+def make_table_version_id(model: str | None, version: int, written_at: float) -> str:
     """Return the text that identifies a version of a published table in the mirror's database."""
     return json.dumps([model, version, written_at])
 
 
 def find_published_table(mirror: PublishedLibraryMirror) -> PublishedVectorTableLocation | None:
     """Return the published table that a mirror uses, or None if the mirror itself contains all vectors."""
-    facts = mirror.read_facts().get("remote_vectors")
+    facts = mirror.read_mirror_facts().get("remote_vectors")
     if not isinstance(facts, dict):
         return None
     place = get_published_table_location(mirror.uri)
@@ -124,11 +124,13 @@ class PublishedVectorTable:
         if not self._covered:
             return []
         # Other columns would be read from the store for each query: 12 MB for a million rows.
-        found, is_cut = self._open_store().find_nearest_row_ids(vector, where, limit)
+        found, is_cut = self._open_published_vector_store().find_nearest_row_ids(
+            vector, where, limit
+        )
         scores = dict(found)
         with closing(CatalogDatabase(self._catalog_path)) as catalog:
             chunks = catalog.list_chunks_of_published_rows(
-                self.table.database, self.table.rows_state, scores
+                self.table.database, self.table.table_version_id, scores
             )
         ranked = [
             RankedChunk(number, scores[row], entry_id, int(id_, 16))
@@ -138,7 +140,7 @@ class PublishedVectorTable:
         best = select_best_chunks(sort_ranked_chunks(ranked, least=1.0, cut=is_cut), limit)
         return [(chunk.number, chunk.score) for chunk in best]
 
-    def _open_store(self) -> VectorStore:
+    def _open_published_vector_store(self) -> VectorStore:
         from kbtui.index.vector_store import VectorStore
 
         with self._lock:

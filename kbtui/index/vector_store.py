@@ -244,7 +244,7 @@ class VectorStore:
             part = ",".join(map(str, held[at : at + 20_000]))
             self.table.delete(f"_rowid IN ({part})")
 
-    def restore_version(self, version: int) -> None:
+    def restore_table_version(self, version: int) -> None:
         """Make an earlier version of the table the current one. No row is written again."""
         table: Any = self.table
         table.restore(version)
@@ -284,28 +284,28 @@ class VectorStore:
         leave out rows.
         """
 
-        def find(wanted: int, probed: int) -> list[tuple[int, float]]:
-            query = self._make_nearest_query(vector, where, probed).select(["_distance"])
+        def find_nearest_rows(wanted: int, probed: int) -> list[tuple[int, float]]:
+            query = self._make_nearest_rows_query(vector, where, probed).select(["_distance"])
             table = query.with_row_id(True).limit(wanted).to_arrow()
             ids, distances = (table[name].to_pylist() for name in ("_rowid", "_distance"))
             return [(id_, 1.0 - distance) for id_, distance in zip(ids, distances, strict=True)]
 
-        return self._find_enough_rows(where, limit, find)
+        return self._find_enough_rows(where, limit, find_nearest_rows)
 
     def _find_enough_rows(
-        self, where: str, limit: int, find: Callable[[int, int], list[_Found]]
+        self, where: str, limit: int, find_nearest_rows: Callable[[int, int], list[_Found]]
     ) -> tuple[list[_Found], bool]:
-        """Return what `find(wanted, probed)` finds, and whether it stopped at `wanted` rows."""
+        """Return what `find_nearest_rows(wanted, probed)` finds, and whether it stopped at `wanted` rows."""
         wanted, probed = limit * OVERFETCH, min(self._partitions, PROBED_PARTITIONS)
         if self._partitions > 1 and self._reads_vectors:
             wanted = max(wanted, MIN_RERANKED)
             if where not in _WIDE_FILTERS and self.count_vector_rows(where) <= NARROW_ROWS:
                 probed = 0
-        found = find(wanted, probed)
+        found = find_nearest_rows(wanted, probed)
         if len(found) < wanted and 0 < probed < self._partitions:
             # The filter left too few rows in these partitions, so search all of them. Lance's own
             # option for such filters would search all partitions every time.
-            found = find(wanted, self._partitions)
+            found = find_nearest_rows(wanted, self._partitions)
         return found, len(found) == wanted
 
     def find_nearest_vector_rows(
@@ -316,14 +316,14 @@ class VectorStore:
         `where` is a filter in SQL. The search reads `probed` partitions of the index. If `probed` is 0,
         it reads the whole table without the index.
         """
-        query = self._make_nearest_query(vector, where, probed)
+        query = self._make_nearest_rows_query(vector, where, probed)
         rows = query.select(["number", "entry", "tie", "_distance"]).limit(wanted).to_list()
         return [
             RankedChunk(row["number"], 1.0 - row["_distance"], row["entry"], row["tie"])
             for row in rows
         ]
 
-    def _make_nearest_query(self, vector: Sequence[float], where: str, probed: int) -> Any:
+    def _make_nearest_rows_query(self, vector: Sequence[float], where: str, probed: int) -> Any:
         query: Any = self.table.search(list(vector), vector_column_name="vector")
         query = query.distance_type("cosine")
         if probed:
@@ -343,7 +343,7 @@ class VectorStore:
         held = {row["number"]: row["vector"] for row in rows}
         return next((list(held[number]) for number in numbers if number in held), None)
 
-    def filter_chunks_without_vector(self, numbers: Sequence[int]) -> list[int]:
+    def select_chunks_without_vector(self, numbers: Sequence[int]) -> list[int]:
         """Return the chunk numbers in `numbers` whose chunks have no vector."""
         if not numbers:
             return []
@@ -383,7 +383,7 @@ class VectorStore:
         self.table.optimize(cleanup_older_than=keep_versions)
         self._writes = 0
 
-    def get_age_of_versions(self, versions: Iterable[int]) -> timedelta:
+    def get_age_of_oldest_version(self, versions: Iterable[int]) -> timedelta:
         """Return the age of the oldest of these versions of the table, with a margin.
 
         LanceDB deletes versions by their age, by the clocks that wrote the versions. A wrong clock

@@ -22,14 +22,14 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.paths import TOPICS_FILE, format_path_relative_to_root
 from kbtui.workspace.published_library_mirror import (
     PublishedLibraryMirror,
-    find_mirror,
+    find_library_mirror,
     get_mirror_of_root,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kbtui.knowledge.knowledge_data_types import JpPromptSection, PreloadOrDisableMark
+    from kbtui.knowledge.knowledge_data_types import JpPromptSection, PreloadOrDisableChange
     from kbtui.workspace import Workspace
     from kbtui.workspace.jp_config import JpConfigLayer
 
@@ -281,7 +281,7 @@ def load_knowledge(
             format_path_relative_to_root(workspace.root, Path(error.where)) if error.where else None
         )
         problems.append(KnowledgeProblem(error.message, where=place, hint=error.hint))
-    problems += find_superseded_file_problems(workspace, TOPICS_FILE)
+    problems += find_ignored_config_file_problems(workspace, TOPICS_FILE)
     assigned: dict[str, str] = {}
     for value in cfg:
         if "=" in value:
@@ -330,7 +330,7 @@ def load_published_topics(workspace: Workspace) -> MirroredTopics | None:
     Returns None if there is no mirror. Also returns None for a workspace that is itself a mirror,
     because a mirror declares its own topics.
     """
-    mirror = find_mirror(workspace)
+    mirror = find_library_mirror(workspace)
     if mirror is None or os.path.realpath(mirror.root) == os.path.realpath(workspace.root):
         return None
     topics = {
@@ -343,7 +343,7 @@ def load_published_topics(workspace: Workspace) -> MirroredTopics | None:
             origin=mirror.facts_file,
             is_published=True,
         )
-        for one in mirror.read_facts().get("topics", ())
+        for one in mirror.read_mirror_facts().get("topics", ())
     }
     return MirroredTopics(mirror, topics)
 
@@ -352,7 +352,7 @@ PUBLISHED_DIRECTORY = "(published library)"
 """The text shown in place of a directory for topics that only the published library has."""
 
 
-def find_superseded_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:
+def find_ignored_config_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:
     """Return one problem if kbtui ignores `.kbtui/NAME` because `.jp` exists; [] otherwise."""
     path = workspace.find_superseded_config_file(name)
     if path is None:
@@ -495,7 +495,7 @@ class KnowledgeBase:
                     return self.resolve_topic(name), [slug]
             raise
 
-    def format_prompt_section(self) -> str | None:
+    def format_knowledge_section(self) -> str | None:
         """Return the `<knowledge>` section; None if there is nothing to list or pre-load."""
         topics = self._group_slugs_of_enabled_topics()
         return system_prompt_section.format_knowledge_prompt_section(
@@ -523,7 +523,7 @@ class KnowledgeBase:
         """Return JP's own prompt sections, which kbtui only reads."""
         return system_prompt_section.read_jp_prompt_sections(self.workspace)
 
-    def copy_with_preload_marks(self, marks: Iterable[PreloadOrDisableMark]) -> KnowledgeBase:
+    def copy_with_preload_marks(self, marks: Iterable[PreloadOrDisableChange]) -> KnowledgeBase:
         """Return a copy in which subjects and topics have the new states in `marks`.
 
         Raises `NothingFound` or `UsageError`.

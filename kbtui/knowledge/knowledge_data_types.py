@@ -121,7 +121,7 @@ class JpPromptSection:
 
 
 @dataclass(frozen=True)
-class PreloadOrDisableMark:
+class PreloadOrDisableChange:
     """The new state of a subject, or of the whole topic if `slug` is None.
 
     A subject becomes pre-loaded (`learned`), disabled, or neither of these (`plain`). A topic is

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.knowledge_data_types import LearnToolResult
-from kbtui.knowledge.subject_files import (
+from kbtui.knowledge.subject_file_access import (
     SKIPPED_SUBJECT,
     add_final_newline,
     format_file_text_for_assistant,
@@ -66,7 +66,7 @@ class LearnToolCaller(NamedTuple):
     masked: bool = False
 
     @property
-    def max_characters_of_names(self) -> int:
+    def max_characters_of_omitted_list(self) -> int:
         """The maximum length, in characters, of the list of subjects whose texts do not fit."""
         if self.max_chars is None:
             return MAX_NAMES_CHARACTERS
@@ -217,7 +217,11 @@ def _format_subject_blocks(
     `given` contains the slugs of subjects that the caller already has; these subjects are only
     named.
     """
-    room = None if caller.max_chars is None else caller.max_chars - caller.max_characters_of_names
+    room = (
+        None
+        if caller.max_chars is None
+        else caller.max_chars - caller.max_characters_of_omitted_list
+    )
     blocks: list[str] = []
     failed = 0
     for number, part in enumerate(wanted):
@@ -346,7 +350,7 @@ def _format_omitted_subjects(parts: list[str], caller: LearnToolCaller) -> str:
     """Return the note that lists `parts`, the subjects that did not fit into the answer."""
     # The note and its last line also take room.
     lines = _list_fitting_names(
-        parts, max(0, caller.max_characters_of_names - 2 * _NOTE_CHARACTERS)
+        parts, max(0, caller.max_characters_of_omitted_list - 2 * _NOTE_CHARACTERS)
     )
     if left := parts[len(lines) :]:
         lines.append(f"- … and {len(left):,} more: use a narrower glob")

@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound, UsageError
 from kbtui.knowledge.knowledge_data_types import KnowledgeProblem
-from kbtui.knowledge.topic_scan import TopicScan, is_inside_directory, scan_topic_directory
+from kbtui.knowledge.topic_directory_scan import (
+    TopicDirectoryScan,
+    is_inside_directory,
+    scan_topic_directory,
+)
 from kbtui.workspace.paths import format_path_relative_to_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kbtui.knowledge.knowledge_data_types import PreloadOrDisableMark, Topic
+    from kbtui.knowledge.knowledge_data_types import PreloadOrDisableChange, Topic
 
 
 MAX_PATTERN_CHARACTERS = 4096
@@ -123,7 +127,7 @@ class SubjectSlugsByVisibility:
     * `folder` is the path of the topic's directory; it can contain symbolic links.
     """
 
-    def __init__(self, topic: Topic, found: TopicScan, folder: str) -> None:
+    def __init__(self, topic: Topic, found: TopicDirectoryScan, folder: str) -> None:
         self.topic = topic
         self.scan = found
         self.folder = folder
@@ -203,7 +207,7 @@ def scan_topic_slugs(
     mirror of the published library, if there is one. The result includes the files of this
     directory that the workspace lacks.
     """
-    scan = TopicScan({}, [])
+    scan = TopicDirectoryScan({}, [])
     if topic.is_published:
         real, problem = None, None
     else:
@@ -230,7 +234,7 @@ def scan_topic_slugs(
 
 
 def apply_preload_mark_to_topic(
-    topic: Topic, resolved: SubjectSlugsByVisibility, mark: PreloadOrDisableMark, file: str
+    topic: Topic, resolved: SubjectSlugsByVisibility, mark: PreloadOrDisableChange, file: str
 ) -> Topic:
     """Return `topic` after `mark` has set the state of one of its subjects or of the topic itself.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from kbtui.knowledge.knowledge_data_types import PreloadOrDisableMark, Topic
+    from kbtui.knowledge.knowledge_data_types import PreloadOrDisableChange, Topic
 
 
 def edit_toml_tables(
@@ -230,7 +230,7 @@ class TomlFileChange:
 
 
 def plan_toml_change_for_preload_marks(
-    knowledge: KnowledgeBase, marks: Iterable[PreloadOrDisableMark]
+    knowledge: KnowledgeBase, marks: Iterable[PreloadOrDisableChange]
 ) -> TomlFileChange:
     """Return the change to `kb.toml` that sets the states of subjects and topics as in `marks`.
 

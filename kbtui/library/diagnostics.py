@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from kbtui.errors import EngineUnavailable, KbtuiError, WorkspaceError
+from kbtui.errors import EngineUnavailableError, KbtuiError, WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice, format_embedded_percentages, format_notice
 from kbtui.terminal_text import format_counted_noun
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import KnowledgeProblem, Subject
     from kbtui.knowledge.knowledge_lint import LearnToolProblem
-    from kbtui.library.workspace_library import Library
+    from kbtui.library.workspace_facade import Library
 
 
 FindingState = Literal["ok", "note", "wrong"]
@@ -274,7 +274,7 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
     seen: dict[str, set[str]] = {}
     is_complete = True
 
-    def make_package_values(install: str, **values: str) -> FindingValues:
+    def make_package_finding_values(install: str, **values: str) -> FindingValues:
         command = f"{sys.executable} -m pip install {install}"
         return {"package": wanted.name, "needed_by": by, "command": command, **values}
 
@@ -299,7 +299,7 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
         if installed is None:
             if fresh:
                 is_complete = False
-                yield "wrong", "package_missing", make_package_values(exact)
+                yield "wrong", "package_missing", make_package_finding_values(exact)
             continue
         found, version, requirements = installed
         if fresh:
@@ -307,12 +307,14 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
             waiting += [(one, each, wanted.name) for one in needs for each in sorted(fresh)]
         if not wanted.specifier.contains(version, prereleases=True):
             is_complete = False
-            values = make_package_values(exact, version=version, wanted=str(wanted.specifier))
+            values = make_package_finding_values(
+                exact, version=version, wanted=str(wanted.specifier)
+            )
             yield "note", "package_version", values
         if "" in fresh and (gone := _find_missing_module_file(found)):
             is_complete = False
             install = f"--force-reinstall --no-deps {wanted.name}=={version}"
-            yield "wrong", "package_incomplete", make_package_values(install, file=gone)
+            yield "wrong", "package_incomplete", make_package_finding_values(install, file=gone)
     if is_complete:
         yield "ok", "packages_installed", {"packages": len(seen)}
 
@@ -545,7 +547,7 @@ def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
     """Report the agents with conversations here, and problems with their settings and formats."""
     from kbtui.conversations.conversation_repository import (
         list_agent_overviews,
-        list_unknown_agents,
+        list_unknown_agents_in_settings,
         unusable_formats,
     )
 
@@ -555,7 +557,7 @@ def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
     for one in found:
         state: FindingState = "ok" if one.off is None else "note"
         yield state, "agent", one.as_json()
-    for name, hint in list_unknown_agents():
+    for name, hint in list_unknown_agents_in_settings():
         yield "wrong", "unknown_agent", {"name": name, "detail": hint}
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "LLM_USER_PATH"):
         if (directory := os.environ.get(name)) and not Path(directory).is_dir():
@@ -593,10 +595,12 @@ def _diagnose_archive() -> Iterator[FindingWithoutArea]:
 
 def _diagnose_published_library(library: Library) -> Iterator[FindingWithoutArea]:
     """Report how the workspace differs from its published library, if it subscribes to one."""
-    from kbtui.index.embedding_model import find_model_key
-    from kbtui.publishing.library_subscription_status import PROBLEM_TEXTS, describe_subscription
+    from kbtui.index.embedding_model import find_embedding_model_key
+    from kbtui.publishing.library_subscription_status import PROBLEM_TEXTS, read_subscription_status
 
-    status = describe_subscription(library.workspace, find_model_key(library.settings.model))
+    status = read_subscription_status(
+        library.workspace, find_embedding_model_key(library.settings.model)
+    )
     if status is None:
         return
     if status.is_mirrored:
@@ -678,11 +682,11 @@ def _diagnose_index(library: Library) -> Iterator[FindingWithoutArea]:
 
 
 def _diagnose_engine(library: Library) -> Iterator[FindingWithoutArea]:
-    from kbtui.engine.engine_launcher import EngineNotRunning, get_engine_socket_path
+    from kbtui.engine.engine_launcher import EngineNotRunningError, get_engine_socket_path
 
     try:
         client = library.connect_engine(start=False)
-    except EngineNotRunning:
+    except EngineNotRunningError:
         try:
             get_engine_socket_path()
         except WorkspaceError as error:
@@ -690,7 +694,7 @@ def _diagnose_engine(library: Library) -> Iterator[FindingWithoutArea]:
         else:
             yield "note", "engine_not_running"
         return
-    except EngineUnavailable as error:
+    except EngineUnavailableError as error:
         yield "wrong", "unavailable", {"detail": str(error)}
         return
     try:
@@ -698,7 +702,7 @@ def _diagnose_engine(library: Library) -> Iterator[FindingWithoutArea]:
             yield "note", "engine_without_workspace", {"process": client.pid}
             return
         state = client.send_request("status")
-    except EngineUnavailable as error:
+    except EngineUnavailableError as error:
         yield "note", "engine_silent", {"detail": error.message}
         return
     finally:
@@ -723,7 +727,7 @@ def _diagnose_engine(library: Library) -> Iterator[FindingWithoutArea]:
 
 def _diagnose_model(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.index.embedding_model import (
-        EmbeddingModelUnavailable,
+        EmbeddingModelUnavailableError,
         find_embedding_model,
         verify_packaged_model,
     )
@@ -733,7 +737,7 @@ def _diagnose_model(library: Library) -> Iterator[FindingWithoutArea]:
         return
     try:
         verify_packaged_model(find_embedding_model(library.settings.model))
-    except EmbeddingModelUnavailable as error:
+    except EmbeddingModelUnavailableError as error:
         yield "wrong", "model_unavailable", {"detail": str(error)}
         return
     yield "ok", "model_ready", {"model": library.settings.model}

@@ -17,10 +17,10 @@ import numpy as np
 
 from kbtui.errors import NothingFound, UsageError
 from kbtui.index.catalog_database import CatalogDatabase
-from kbtui.index.chunk_embedder import combine_passage_vector
+from kbtui.index.chunk_embedder import combine_vectors_of_passage
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import (
-    EmbeddingModelUnavailable,
+    EmbeddingModelUnavailableError,
     TorchEmbeddingModel,
     find_embedding_model,
 )
@@ -94,7 +94,7 @@ class EmbeddingModelQualityJson(TypedDict):
     hit_rate: float
 
 
-class OpenedHitsQualityJson(TypedDict):
+class BothEmbeddingModelsQualityJson(TypedDict):
     """The quality of both models, measured with the hits that the user opened.
 
     `queries` is the number of queries with an opened hit that still exists.
@@ -116,7 +116,7 @@ class EmbeddingModelComparisonJson(TypedDict):
     all_passages: int
     agreement: float
     same_best: float
-    quality: OpenedHitsQualityJson | None
+    quality: BothEmbeddingModelsQualityJson | None
     current: EmbeddingModelFactsJson
     other: EmbeddingModelFactsJson
     queries: list[ComparedQueryJson]
@@ -153,11 +153,11 @@ def compare_models(
     addition to those that the user opened. A passage's vector is computed from its text and title.
     `report` is called with a text about each step.
 
-    Raises `UsageError` if `other` is not a directory with a model, `EmbeddingModelUnavailable` if
+    Raises `UsageError` if `other` is not a directory with a model, `EmbeddingModelUnavailableError` if
     the current model cannot be loaded, and `NothingFound` if there are no queries or no passages.
     """
     log = QueryLog(workspace.data_dir / "queries.sqlite")
-    opened = _list_opened_chunks(log)
+    opened = _map_queries_to_opened_chunks(log)
     queries = _list_logged_queries(log, [*opened], max_queries)
     passages, total = _sample_passages(reader, max_passages, set().union(*opened.values()))
     # Load both models first: a model that cannot be loaded is reported before the slow part.
@@ -193,7 +193,7 @@ class _ModelToCompare(NamedTuple):
 
 def _load_current_model(setting: str) -> _ModelToCompare:
     if setting == "off":
-        raise EmbeddingModelUnavailable(
+        raise EmbeddingModelUnavailableError(
             "the model is switched off, so there is nothing to compare with",
             where="model",
             hint="`KBTUI_MODEL= kbtui model compare PATH` compares with the packaged model",
@@ -210,7 +210,7 @@ def _load_other_model(folder: str) -> _ModelToCompare:
         raise UsageError("there is no such directory", where=str(path), hint=hint)
     try:
         return _load_model(find_embedding_model(str(path.resolve())))
-    except EmbeddingModelUnavailable as error:
+    except EmbeddingModelUnavailableError as error:
         if error.where is None:  # a package cannot be imported
             raise
         raise UsageError(error.message, where=str(path), hint=hint) from error
@@ -222,7 +222,7 @@ def _load_model(source: EmbeddingModelSource) -> _ModelToCompare:
     return _ModelToCompare(source, embedder, time.perf_counter() - began)
 
 
-def _list_opened_chunks(log: QueryLog) -> dict[str, set[str]]:
+def _map_queries_to_opened_chunks(log: QueryLog) -> dict[str, set[str]]:
     """Map the words of each query to the ids of the chunks that the user opened from its hits."""
     found: dict[str, set[str]] = {}
     for hit in log.list_opened_hits():
@@ -285,7 +285,7 @@ def _compare_ranking_quality(
     passages: Sequence[_SampledPassage],
     opened: Mapping[str, Collection[str]],
     ranks: tuple[Any, Any],
-) -> OpenedHitsQualityJson | None:
+) -> BothEmbeddingModelsQualityJson | None:
     positions = {passage.chunk_id: at for at, passage in enumerate(passages)}
     judged = {
         number: relevant
@@ -385,7 +385,7 @@ def _measure_embedding_model(
     speed = timed / max(1e-9, seconds)
     of_passages = np.vstack(
         [
-            combine_passage_vector(one.kind, titles[one.title], texts[one.text], ())
+            combine_vectors_of_passage(one.kind, titles[one.title], texts[one.text], ())
             for one in passages
         ]
     )

@@ -13,7 +13,7 @@ from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref, split_slug_and_line_range
 from kbtui.terminal_text import (
-    format_added_and_removed_lines,
+    format_added_and_removed_counts,
     format_counted_noun,
     sanitize_to_one_line,
 )
@@ -111,7 +111,7 @@ class TurnTouchingFile(NamedTuple):
             calls = list(dict.fromkeys(calls))
             noun = "call" if len(calls) == 1 else "calls"
             where = f"({noun} {', '.join(calls)})" if calls else ""
-            counts = format_added_and_removed_lines(
+            counts = format_added_and_removed_counts(
                 sum(one.added for one in found), sum(one.removed for one in found)
             )
             parts.append(" ".join(filter(None, (kind, moved, counts, where))))
@@ -122,12 +122,12 @@ class TurnTouchingFile(NamedTuple):
         wrote = f"wrote {format_line_ranges(self.lines)}: " if self.lines else ""
         return wrote + self.describe_actions()
 
-    def format_lines(self) -> str:
+    def format_line_numbers(self) -> str:
         """Return the lines that the turn wrote, such as `3-5, 9`."""
         return ", ".join(map(_format_line_range, self.lines))
 
 
-class UnexplainedLines(NamedTuple):
+class LinesNotWrittenByTurns(NamedTuple):
     """Lines that no turn wrote, and the commit that they come from. `commit` is None if no commit is known."""
 
     lines: LineRange
@@ -159,11 +159,11 @@ class FileTurnHistory(NamedTuple):
     path: str
     lines: LineRange | None
     turns: list[TurnTouchingFile]
-    unexplained: list[UnexplainedLines]
+    unexplained: list[LinesNotWrittenByTurns]
     earlier_names: list[str]
     problems: dict[str, str]
 
-    def format_lines(self) -> str:
+    def format_line_numbers(self) -> str:
         """Return the requested lines, such as `3` or `3-5`; "" if no lines were requested."""
         return _format_line_range(self.lines) if self.lines else ""
 
@@ -194,9 +194,9 @@ def _format_line_range(lines: LineRange) -> str:
 _UNEXPLAINED_MAX = 5
 
 
-def describe_unexplained_lines(unexplained: list[UnexplainedLines]) -> Iterator[str]:
+def describe_unexplained_lines(unexplained: list[LinesNotWrittenByTurns]) -> Iterator[str]:
     """Yield messages about lines that no turn wrote: one for each commit, and one for uncommitted lines."""
-    by_commit: dict[str | None, list[UnexplainedLines]] = {}
+    by_commit: dict[str | None, list[LinesNotWrittenByTurns]] = {}
     for one in unexplained:
         by_commit.setdefault(one.commit.commit if one.commit else None, []).append(one)
     for found in list(by_commit.values())[:_UNEXPLAINED_MAX]:
@@ -305,11 +305,11 @@ def _find_current_line_number(path: str, action: TurnFileAction, line: int) -> i
 def make_path_shortener(workspace: Workspace) -> Callable[[str], str]:
     """Return a function that makes paths relative to a workspace or to one of its worktrees."""
     from kbtui.conversations.project_directories import (
-        list_project_directories,
+        list_workspace_and_worktree_paths,
         make_path_relative_to_project,
     )
 
-    directories = list_project_directories(workspace)
+    directories = list_workspace_and_worktree_paths(workspace)
     return lru_cache(maxsize=10_000)(lambda path: make_path_relative_to_project(path, directories))
 
 
@@ -337,7 +337,7 @@ def blame_file(
         committed = history.find_committed_path(committed)
         if (known := _remove_prefix(committed, prefix)) is not None:
             names.add_earlier_name(known, None)
-        for earlier in history.list_earlier_names(committed):
+        for earlier in history.list_earlier_paths(committed):
             if (known := _remove_prefix(earlier.path, prefix)) is not None:
                 names.add_earlier_name(known, earlier.until)
     found, problems = _find_turns_with_actions_on_file(workspace, names, shorten_path)
@@ -353,7 +353,7 @@ def blame_file(
     if lines is None:
         return FileTurnHistory(path, None, found, [], earlier_names, problems)
     text_lines = _read_file_lines(os.path.join(root, path), name)  # noqa: PTH118
-    lines = _cut_lines_at_end_of_file(lines, len(text_lines), name)
+    lines = _cut_line_range_at_end_of_file(lines, len(text_lines), name)
     wanted = range(lines.first - 1, lines.last)
     edits = _EditsToFile(found)
     origins = _list_line_origins(history, committed, text_lines)
@@ -382,7 +382,7 @@ def blame_file_or_subject(
     same errors as `blame_file`. If `is_limited_to_workspace` is true, a path outside the workspace raises
     `UsageError`.
     """
-    path, lines = split_file_name_and_lines(workspace, name, directory)
+    path, lines = split_file_name_and_line_range(workspace, name, directory)
     root = os.path.realpath(workspace.root)
     is_inside = os.path.realpath(os.path.join(root, path)).startswith(f"{root}/")  # noqa: PTH118
     if is_limited_to_workspace and not is_inside:
@@ -422,7 +422,7 @@ def _find_subject_file(workspace: Workspace, name: str, *, has_disabled: bool) -
     return os.path.normpath(path) if ref.slug and subject is None else None
 
 
-def split_file_name_and_lines(
+def split_file_name_and_line_range(
     workspace: Workspace, name: str, directory: str | None = None
 ) -> tuple[str, LineRange | None]:
     """Split `src/a.py:12-20` into the name of the file and the lines (None if the text names no lines).
@@ -523,7 +523,7 @@ def _find_turns_with_actions_on_file(
 
     learned = _LearnedSubjectFiles(workspace, shorten_path)
 
-    def find_text_of_named_file(path: str, time: datetime | None) -> str | None:
+    def find_committed_text_of_file(path: str, time: datetime | None) -> str | None:
         is_named = find_committed_text is not None and names.had_name_at(path, time)
         return find_committed_text(path, time) if find_committed_text and is_named else None
 
@@ -536,7 +536,10 @@ def _find_turns_with_actions_on_file(
         for info in infos:
             if info.id not in read and scan.may_contain_name(info):
                 conversations[info.id], read[info.id] = _read_file_actions(
-                    info, shorten_path, find_text_of_named_file, learned.iterate_learned_file_reads
+                    info,
+                    shorten_path,
+                    find_committed_text_of_file,
+                    learned.iterate_learned_file_reads,
                 )
         for actions in read.values():
             for _, action in reversed(actions):
@@ -598,7 +601,7 @@ class _LearnedSubjectFiles:
         self._path_of_stem: dict[str, str] = {}
 
     @cached_property
-    def _targets(self) -> CitationTargetLookup | None:
+    def _citation_target_lookup(self) -> CitationTargetLookup | None:
         from kbtui.citations import CitationTargetLookup
         from kbtui.index.entries_and_chunks import make_subject_id
         from kbtui.knowledge import load_knowledge
@@ -614,7 +617,11 @@ class _LearnedSubjectFiles:
         Paths are relative to the workspace. Call this method before `iterate_learned_file_reads`, which uses the
         paths that were passed here.
         """
-        topics = self._targets.knowledge.topics.values() if self._targets else ()
+        topics = (
+            self._citation_target_lookup.knowledge.topics.values()
+            if self._citation_target_lookup
+            else ()
+        )
         slugs = set()
         for path in paths:
             stem = os.path.splitext(path)[0]  # noqa: PTH122
@@ -627,19 +634,19 @@ class _LearnedSubjectFiles:
         """Yield a "read" action for each file whose text a call of `learn` in a turn returned."""
         from kbtui.citations.tool_call_citations import list_subjects_learned_by_call
 
-        if not self._path_of_stem or self._targets is None:
+        if not self._path_of_stem or self._citation_target_lookup is None:
             return
         for event in turn.events:
-            for topic, slug in list_subjects_learned_by_call(event, self._targets):
+            for topic, slug in list_subjects_learned_by_call(event, self._citation_target_lookup):
                 if (path := self._find_learned_subject_path(topic, slug)) is not None:
                     time = event.timestamp or turn.started_at
                     yield TurnFileAction("read", path, event.call, event.index, time=time)
 
     def _find_learned_subject_path(self, topic: str, slug: str) -> str | None:
-        assert self._targets is not None
-        if (subject := self._targets.find_subject(topic, slug)) is not None:
+        assert self._citation_target_lookup is not None
+        if (subject := self._citation_target_lookup.find_subject(topic, slug)) is not None:
             return self._shorten_path(subject.file)
-        known = self._targets.knowledge.topics.get(topic)
+        known = self._citation_target_lookup.knowledge.topics.get(topic)
         stem = os.path.normpath(os.path.join(known.subjects, slug)) if known else ""  # noqa: PTH118
         return self._path_of_stem.get(stem)
 
@@ -825,7 +832,7 @@ def _read_file_lines(path: str, name: str) -> list[str]:
         raise NothingFound(f"cannot be read: {reason.lower()}", where=name) from error
 
 
-def _cut_lines_at_end_of_file(lines: LineRange, count: int, name: str) -> LineRange:
+def _cut_line_range_at_end_of_file(lines: LineRange, count: int, name: str) -> LineRange:
     """Return a range of lines, cut at the end of the file.
 
     Raises `UsageError` for an invalid range, and `NothingFound` if the file contains none of the
@@ -862,16 +869,16 @@ def _list_line_origins(
 
 def _list_unexplained_lines(
     indices: list[int], origins: dict[int, LineOrigin]
-) -> list[UnexplainedLines]:
+) -> list[LinesNotWrittenByTurns]:
     """Return ranges of adjacent lines from the same commit. `indices` are zero-based and ascending."""
-    found: list[UnexplainedLines] = []
+    found: list[LinesNotWrittenByTurns] = []
     for index in indices:
         origin = origins.get(index)
         commit = origin.commit if origin else None
         if found:
             lines, last = found[-1]
             if lines.last == index and (last.commit if last else None) == commit:
-                found[-1] = UnexplainedLines(LineRange(lines.first, index + 1), last)
+                found[-1] = LinesNotWrittenByTurns(LineRange(lines.first, index + 1), last)
                 continue
-        found.append(UnexplainedLines(LineRange(index + 1, index + 1), origin))
+        found.append(LinesNotWrittenByTurns(LineRange(index + 1, index + 1), origin))
     return found

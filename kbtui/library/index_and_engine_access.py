@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from kbtui.errors import Cancelled, EngineUnavailable, IndexUnavailable, KbtuiError
+from kbtui.errors import CallCancelledError, EngineUnavailableError, IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, NoticeValues
 
 if TYPE_CHECKING:
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from kbtui.engine.engine_client import EngineClient
-    from kbtui.engine.engine_protocol import EngineEvent, ReadinessAfterWait, RefreshOptions
+    from kbtui.engine.engine_protocol import (
+        EngineEvent,
+        EngineReadinessAfterWait,
+        IndexRefreshOptions,
+    )
     from kbtui.index.index_reader import IndexReader
     from kbtui.workspace import Settings, Workspace
 
@@ -33,7 +37,7 @@ PATIENCE_SECONDS = 60.0
 """Calls stop waiting for a temporary index this many seconds after its construction began."""
 
 
-def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeValues:
+def make_engine_unavailable_notice_values(error: EngineUnavailableError) -> NoticeValues:
     """Return the values of the notice about an engine that cannot be reached."""
     return {"cause": "engine", "detail": error.message, "where": error.where, "hint": error.hint}
 
@@ -41,7 +45,7 @@ def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeVal
 class CallCancellation:
     """Lets a thread cancel the calls that another thread makes in a `with` block of this object.
 
-    A cancelled call raises `Cancelled`.
+    A cancelled call raises `CallCancelledError`.
     """
 
     _of_thread = threading.local()
@@ -67,9 +71,9 @@ class CallCancellation:
         CallCancellation._of_thread.value = self._before
 
     def raise_if_cancelled(self) -> None:
-        """Raise `Cancelled` if the call was cancelled."""
+        """Raise `CallCancelledError` if the call was cancelled."""
         if self.cancelled:
-            raise Cancelled("cancelled")
+            raise CallCancelledError("cancelled")
 
     @contextmanager
     def close_client_on_cancel(self, client: EngineClient) -> Iterator[None]:
@@ -101,9 +105,9 @@ class IndexAndEngineAccess:
         self._lock = threading.Lock()
         self._reader: IndexReader | None = None
         self._idle_clients: list[EngineClient] = []
-        self._silent: tuple[EngineUnavailable | None, float] = (None, 0.0)
+        self._silent: tuple[EngineUnavailableError | None, float] = (None, 0.0)
         """The last error from an engine that failed to answer (None if there was none), and the time of this error."""
-        self._private: PrivateIndex | None = None
+        self._private: TemporaryClientIndex | None = None
         self.index_behind_notice: Notice | None = None
         self._different_variables: list[str] = []
         """The environment variables that name agents' directories and have other values in the engine."""
@@ -148,7 +152,7 @@ class IndexAndEngineAccess:
     def connect_engine(self, *, start: bool = True) -> EngineClient:
         """Open a new connection to the engine. If none is running and `start` is true, start an engine.
 
-        Raises `EngineUnavailable`.
+        Raises `EngineUnavailableError`.
         """
         from kbtui.engine.engine_launcher import (
             connect_or_start_engine,
@@ -161,8 +165,8 @@ class IndexAndEngineAccess:
         return client
 
     def request_engine_refresh(
-        self, wait: float, **options: Unpack[RefreshOptions]
-    ) -> ReadinessAfterWait:
+        self, wait: float, **options: Unpack[IndexRefreshOptions]
+    ) -> EngineReadinessAfterWait:
         """Have the engine refresh the index, and wait at most `wait` seconds for the end of the refresh."""
         return self.call_engine(
             lambda client: client.send_request("refresh", timeout=wait + 5.0, wait=wait, **options)
@@ -171,7 +175,7 @@ class IndexAndEngineAccess:
     def call_engine(self, send: Callable[[EngineClient], Answer]) -> Answer:
         """Call `send` with a connection to the engine. If the connection breaks, connect and call `send` once more.
 
-        Raises `EngineUnavailable`.
+        Raises `EngineUnavailableError`.
         """
         cancellation = get_current_cancellation()
         for last in (False, True):
@@ -181,7 +185,7 @@ class IndexAndEngineAccess:
                 client = client or self._open_engine_connection()
                 with cancellation.close_client_on_cancel(client):
                     found = send(client)
-            except EngineUnavailable as error:
+            except EngineUnavailableError as error:
                 cancellation.raise_if_cancelled()
                 if client is None:
                     raise
@@ -202,7 +206,7 @@ class IndexAndEngineAccess:
 
         If the engine recently failed to answer, raise the same error at once.
         """
-        from kbtui.engine.engine_client import UnresponsiveEngine
+        from kbtui.engine.engine_client import UnresponsiveEngineError
 
         with self._lock:
             error, since = self._silent
@@ -210,7 +214,7 @@ class IndexAndEngineAccess:
             raise type(error)(error.message, where=error.where, hint=error.hint)
         try:
             return self.connect_engine()
-        except UnresponsiveEngine as silent:
+        except UnresponsiveEngineError as silent:
             with self._lock:
                 self._silent = (silent, time.monotonic())
             raise
@@ -233,7 +237,7 @@ class IndexAndEngineAccess:
             self._reader = reader
         return reader
 
-    def handle_missing_engine(self, error: EngineUnavailable, wait: float) -> None:
+    def handle_missing_engine(self, error: EngineUnavailableError, wait: float) -> None:
         """Record that the engine cannot be reached.
 
         If this client has a temporary index, update it, and wait at most `wait` seconds for the update.
@@ -257,10 +261,10 @@ class IndexAndEngineAccess:
                 return IndexReader(self.workspace.cache_dir)
             # The index was deleted or damaged after the refresh.
             state = self.request_engine_refresh(wait, check=True)
-        except EngineUnavailable as error:
+        except EngineUnavailableError as error:
             with self._lock:
                 if self._private is None:
-                    self._private = PrivateIndex(self.workspace, self.settings, error)
+                    self._private = TemporaryClientIndex(self.workspace, self.settings, error)
                 private = self._private
             private.wait_until_up_to_date(min(wait, private.remaining_wait_seconds))
             return private.open_index_reader()
@@ -275,10 +279,12 @@ class IndexAndEngineAccess:
             ) from error
 
 
-class PrivateIndex:
+class TemporaryClientIndex:
     """A temporary index without vectors. A thread of this client builds and updates the index."""
 
-    def __init__(self, workspace: Workspace, settings: Settings, error: EngineUnavailable) -> None:
+    def __init__(
+        self, workspace: Workspace, settings: Settings, error: EngineUnavailableError
+    ) -> None:
         """Start building the index. `error` is the reason why the engine's index cannot be used."""
         import tempfile
 
@@ -376,7 +382,7 @@ class PrivateIndex:
         self.wait_until_up_to_date(seconds)
 
     def wait_until_up_to_date(self, seconds: float) -> None:
-        """Wait at most `seconds` seconds until the index is up to date. Raises `Cancelled`."""
+        """Wait at most `seconds` seconds until the index is up to date. Raises `CallCancelledError`."""
         cancellation, end = get_current_cancellation(), time.monotonic() + seconds
         with self._turn:
             while self._reached < self._wanted and time.monotonic() < end:
@@ -425,7 +431,7 @@ class EngineEventListener:
                         return
                     failures = 0
                     self._on_event(event)
-            except EngineUnavailable as error:
+            except EngineUnavailableError as error:
                 reason = error.message
             if self._stop.is_set():
                 return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.citations import Citation, Citations
-    from kbtui.citations.citation_state import ComparableSubjectText
+    from kbtui.citations.cited_text_comparison import ComparableSubjectText
     from kbtui.citations.tool_call_citations import CitationTargetLookup
     from kbtui.conversations.conversation_data_types import Conversation, Turn
     from kbtui.index.entries_and_chunks import CatalogEntry
@@ -250,10 +250,10 @@ class ReferenceTargetReader(IndexAndEngineAccess):
 
     def _make_citation_target_lookup(self, titles: Mapping[str, str]) -> CitationTargetLookup:
         from kbtui.citations.tool_call_citations import CitationTargetLookup
-        from kbtui.conversations.project_directories import list_project_directories
+        from kbtui.conversations.project_directories import list_workspace_and_worktree_paths
         from kbtui.index.entries_and_chunks import make_subject_id
 
-        directories = list_project_directories(self.workspace)
+        directories = list_workspace_and_worktree_paths(self.workspace)
         return CitationTargetLookup(self.load_knowledge(), titles, make_subject_id, directories)
 
     def _look_up_target_title_and_absence(
@@ -272,7 +272,7 @@ class ReferenceTargetReader(IndexAndEngineAccess):
     def find_citing_turns(self, target: Ref | str) -> list[Citation]:
         """Return all citations of `target` (a reference or the path of a file), newest first."""
         from kbtui.citations import Citation
-        from kbtui.citations.citation_state import find_citation_state
+        from kbtui.citations.cited_text_comparison import find_citation_state
 
         targets, chunk, gone = self._list_citation_names_of_target(target)
         reader = self.open_index_reader()
@@ -432,7 +432,7 @@ def _add_citation_states(
     citations: Iterable[Citation], targets: CitationTargetLookup
 ) -> Iterator[Citation]:
     """Yield `citations`, with a state added to each citation of a subject."""
-    from kbtui.citations.citation_state import find_citation_state
+    from kbtui.citations.cited_text_comparison import find_citation_state
 
     read_subject = cache(partial(make_lazy_cited_subject_text, targets.knowledge))
     for cite in citations:
@@ -440,7 +440,9 @@ def _add_citation_states(
             yield cite
             continue
         given = cite.given
-        extent, stored = (given.extent, given.make_catalog_form()) if given else (None, None)
+        extent, stored = (
+            (given.extent, given.make_hash_and_text_for_catalog()) if given else (None, None)
+        )
         state, reason = find_citation_state(extent, stored, read_subject(cite.target))
         yield cite._replace(state=state, state_reason=reason)
 
@@ -452,7 +454,7 @@ def make_lazy_cited_subject_text(
 
     Returns None if the subject no longer exists or is disabled.
     """
-    from kbtui.citations.citation_state import ComparableSubjectText
+    from kbtui.citations.cited_text_comparison import ComparableSubjectText
     from kbtui.knowledge import read_subject_text
 
     topic, _, slug = target.partition("/")

@@ -55,7 +55,7 @@ def search_lines_by_pattern(
     the user typed. At most `per_entry` lines of an entry are hits (0: any number). If the
     expression is invalid, the answer's `mistakes` say so. The search stops after
     `PATTERN_SEARCH_SECONDS` or at `limit` lines, and a notice says so. `raise_if_cancelled` is
-    called before each file is read; it raises `Cancelled` to stop the search.
+    called before each file is read; it raises `CallCancelledError` to stop the search.
     """
     deadline = time.monotonic() + PATTERN_SEARCH_SECONDS
     try:

@@ -6,16 +6,16 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kbtui.citations.citation_state import (
+from kbtui.citations.cited_text_comparison import (
     ComparableSubjectText,
+    compare_given_and_current_text,
     find_current_part_of_given_text,
-    find_state_of_given_text,
     find_text_given_by_file_tool,
     normalize_text,
 )
 from kbtui.citations.files_read_by_tool_calls import list_files_read_by_call
 from kbtui.errors import KbtuiError, NothingFound
-from kbtui.knowledge.subject_files import BINARY_BYTES, explain_too_large_subject
+from kbtui.knowledge.subject_file_access import BINARY_BYTES, explain_too_large_subject
 from kbtui.library.reference_target_reader import make_lazy_cited_subject_text
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_subject_ref
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kbtui.citations import Citation
-    from kbtui.citations.citation_state import GivenText
+    from kbtui.citations.cited_text_comparison import GivenSubjectText
     from kbtui.citations.tool_call_citations import CitationKey
     from kbtui.conversations.conversation_data_types import Conversation
     from kbtui.knowledge.knowledge_data_types import Subject
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kbtui.workspace.git_history import GitHistory
 
 
-class GivenAndCurrentText(NamedTuple):
+class GivenAndCurrentSubjectText(NamedTuple):
     """The subject text that a turn was given, and the subject's current text (None if the subject no longer exists).
 
     Both texts lack the tags, code fences, line numbers and notes that tools add. If the turn was
@@ -108,7 +108,7 @@ def find_citation(reader: ReferenceTargetReader, key: CitationKey) -> Citation:
 
 def read_given_and_current_text(
     reader: ReferenceTargetReader, cite: Citation
-) -> GivenAndCurrentText:
+) -> GivenAndCurrentSubjectText:
     """Return the subject text that a citing turn was given, and the subject's current text.
 
     Raises `NothingFound` if the cited target is not a subject, if the turn no longer exists, or if
@@ -122,16 +122,20 @@ def read_given_and_current_text(
     if subject is None:
         topic, _, slug = cite.target.partition("/")
         if knowledge.find_subject(topic, slug) is not None:
-            return GivenAndCurrentText(cite, given.text_without_fence, None, is_disabled=True)
+            return GivenAndCurrentSubjectText(
+                cite, given.text_without_code_fence, None, is_disabled=True
+            )
         renamed = find_renamed_subject(reader, make_subject_ref(topic, slug))
         subject = renamed and make_lazy_cited_subject_text(knowledge, str(renamed))
     if subject is None:
-        return GivenAndCurrentText(cite, given.text_without_fence, None)
+        return GivenAndCurrentSubjectText(cite, given.text_without_code_fence, None)
     text = (
-        normalize_text(given.text) if subject.is_learned_without_fence else given.text_without_fence
+        normalize_text(given.text)
+        if subject.is_returned_without_code_fence
+        else given.text_without_code_fence
     )
-    now = find_current_part_of_given_text(text, given.extent, subject.plain)
-    return GivenAndCurrentText(cite, text, now, renamed)
+    now = find_current_part_of_given_text(text, given.extent, subject.normalized_text)
+    return GivenAndCurrentSubjectText(cite, text, now, renamed)
 
 
 def read_subject_history(reader: ReferenceTargetReader, ref: Ref) -> SubjectHistory:
@@ -210,7 +214,7 @@ class _SubjectVersionCollector:
             (one.time or 0.0, -index) for index, one in enumerate(versions) if one.commit
         )
 
-    def add_turn(self, source: str, given: GivenText, timestamp: datetime | None) -> None:
+    def add_turn(self, source: str, given: GivenSubjectText, timestamp: datetime | None) -> None:
         """Add a turn to the version of the subject that the turn was given.
 
         If no version matches, a turn that was given the whole text gets a new version, and a turn
@@ -223,7 +227,7 @@ class _SubjectVersionCollector:
         if found is None:
             if given.extent != "whole":
                 return
-            text = self._get_text_of_subject(given)
+            text = self._get_given_text_without_additions(given)
             found = len(self._versions)
             self._versions.append(SubjectVersion(text, time))
             self._texts.append(ComparableSubjectText(text, self._relative or ""))
@@ -232,7 +236,9 @@ class _SubjectVersionCollector:
         if time is not None and given.extent == "whole":
             self._latest = found
 
-    def _find_version_given_to_turn(self, given: GivenText, time: float | None) -> int | None:
+    def _find_version_given_to_turn(
+        self, given: GivenSubjectText, time: float | None
+    ) -> int | None:
         """Return the index of the version that a turn was given; None if no version matches.
 
         The version that the subject had just before the turn is preferred. If that version does not
@@ -240,14 +246,17 @@ class _SubjectVersionCollector:
         time, or was given only part of a text. If several versions match, the newest one that is
         not newer than the turn is chosen.
         """
-        stored = given.make_catalog_form()
-        if self._latest is not None and self._has_text(self._latest, given, stored):
+        stored = given.make_hash_and_text_for_catalog()
+        if self._latest is not None and self._does_version_match_given_text(
+            self._latest, given, stored
+        ):
             return self._latest
         takes_any = time is None or given.extent != "whole"
         matches = [
             index
             for index, one in enumerate(self._versions)
-            if (takes_any or one.commit) and self._has_text(index, given, stored)
+            if (takes_any or one.commit)
+            and self._does_version_match_given_text(index, given, stored)
         ]
         earlier = [
             index
@@ -258,23 +267,26 @@ class _SubjectVersionCollector:
             earlier or matches, key=lambda index: self._versions[index].time or 0.0, default=None
         )
 
-    def _has_text(self, index: int, given: GivenText, stored: str) -> bool:
+    def _does_version_match_given_text(
+        self, index: int, given: GivenSubjectText, stored: str
+    ) -> bool:
         if not self._versions[index].has_text:
             return False
-        state = find_state_of_given_text(given.extent, stored, self._texts[index]).state
+        state = compare_given_and_current_text(given.extent, stored, self._texts[index]).state
         if state != "changed":
             return True
         return (
-            self._relative is None and self._get_text_of_subject(given) == self._texts[index].plain
+            self._relative is None
+            and self._get_given_text_without_additions(given) == self._texts[index].normalized_text
         )
 
-    def _get_text_of_subject(self, given: GivenText) -> str:
+    def _get_given_text_without_additions(self, given: GivenSubjectText) -> str:
         """Return the text that a turn was given, without additions of the tool `learn`."""
         is_prose = (
             self._relative is not None
-            and ComparableSubjectText(given.text, self._relative).is_learned_without_fence
+            and ComparableSubjectText(given.text, self._relative).is_returned_without_code_fence
         )
-        return normalize_text(given.text) if is_prose else given.text_without_fence
+        return normalize_text(given.text) if is_prose else given.text_without_code_fence
 
     def list_versions(self) -> list[SubjectVersion]:
         """Return the versions, newest first. The turns of each version are also sorted, newest first."""
@@ -296,7 +308,10 @@ class _SubjectVersionCollector:
         if current is None or latest is None or latest == current or self._commits:
             return
         kept = self._versions[latest]
-        if kept.commit or self._texts[latest].plain != self._texts[current].plain:
+        if (
+            kept.commit
+            or self._texts[latest].normalized_text != self._texts[current].normalized_text
+        ):
             return
         times = [one for one in (kept.time, self._versions[current].time) if one is not None]
         self._versions[current] = self._versions[current]._replace(time=min(times))
@@ -342,7 +357,8 @@ def _list_current_and_committed_versions(
         is_committed = problem is not None and history.is_file_committed(path)
     if problem is None and versions and versions[0].has_text:
         is_committed = (
-            ComparableSubjectText(versions[0].text).plain == ComparableSubjectText(text).plain
+            ComparableSubjectText(versions[0].text).normalized_text
+            == ComparableSubjectText(text).normalized_text
         )
     if is_committed and versions:
         versions[0] = versions[0]._replace(is_current=True)

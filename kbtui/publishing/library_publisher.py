@@ -17,17 +17,16 @@ from kbtui.publishing.published_library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
     LibraryPartReference,
-    UnsupportedManifestFormat,
-    UnusableLibraryManifest,
+    UnsupportedManifestFormatError,
+    UnusableLibraryManifestError,
     VectorTableVersion,
     check_key_pair,
     encode_manifest,
     parse_manifest,
 )
-from kbtui.publishing.published_library_store import MANIFEST_NAME, LibraryStore
-from kbtui.publishing.published_part_format import (
+from kbtui.publishing.published_library_part_format import (
     PARTS_PREFIX,
-    DamagedLibraryPart,
+    DamagedLibraryPartError,
     EncodedLibraryPart,
     TextPartTableOfContents,
     VectorPartTableOfContents,
@@ -38,6 +37,7 @@ from kbtui.publishing.published_part_format import (
     read_vectors,
     read_whole_part,
 )
+from kbtui.publishing.published_library_store import MANIFEST_NAME, LibraryStore
 from kbtui.publishing.published_vector_table_update import PassageToPublish, update_published_table
 from kbtui.publishing.text_vector_provider import VECTORS_AT_ONCE
 from kbtui.terminal_text import format_counted_noun
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from kbtui.publishing.publishable_entries import PublishableEntries
-    from kbtui.publishing.published_library_store import ListedStoreObject, StoredObjectTag
-    from kbtui.publishing.published_part_format import EntryFileToPublish, EntryKey
+    from kbtui.publishing.published_library_part_format import EntryFileToPublish, EntryKey
+    from kbtui.publishing.published_library_store import ListedStoreObject, StoredObjectVersion
     from kbtui.publishing.text_vector_provider import TextVectorProvider
     from kbtui.workspace import Workspace
 
@@ -85,7 +85,7 @@ class PublishedLibraryState:
     """
 
     manifest: LibraryManifest | None = None
-    tag: StoredObjectTag | None = None
+    tag: StoredObjectVersion | None = None
     texts: dict[str, TextPartTableOfContents] = field(default_factory=dict)
     vectors: dict[str, VectorPartTableOfContents] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
@@ -124,7 +124,7 @@ class LibraryPublishResult:
     is_unchanged: bool = False
 
 
-def read_published_state(
+def read_published_library_state(
     store: LibraryStore,
     key: str = "",
     *,
@@ -143,9 +143,9 @@ def read_published_state(
         return PublishedLibraryState(stored=stored)
     try:
         manifest = parse_manifest(found.data, store.format_object_uri(MANIFEST_NAME), key)
-    except UnsupportedManifestFormat:
+    except UnsupportedManifestFormatError:
         raise
-    except UnusableLibraryManifest as error:
+    except UnusableLibraryManifestError as error:
         if not replaces_damaged:
             error.hint = _REPLACE_HINT
             raise
@@ -164,7 +164,7 @@ def read_published_state(
             else:
                 data = read_part_table_of_contents(store, part)
             contents = parse_part_table_of_contents(data, part, store.format_object_uri(part.path))
-        except DamagedLibraryPart:
+        except DamagedLibraryPartError:
             state.damaged.add(part.name)
             continue
         if isinstance(contents, TextPartTableOfContents):
@@ -202,17 +202,17 @@ class LibraryPublisher:
         self._embedder = embedder
         self._private_key, self._public_key = private_key, public_key
         self._grace_seconds, self._on_progress = grace_seconds, on_progress
-        self._state = read_published_state(
+        self._state = read_published_library_state(
             store, public_key, verifies_all=verifies_all, replaces_damaged=replaces_damaged
         )
         self.result = self._compare_with_published_entries()
 
     @property
-    def _old_parts(self) -> list[LibraryPartReference]:
+    def _published_parts(self) -> list[LibraryPartReference]:
         return self._state.manifest.parts if self._state.manifest else []
 
     def _compare_with_published_entries(self) -> LibraryPublishResult:
-        published = self._resolve_text_checksums(self._old_parts)
+        published = self._resolve_text_checksums(self._published_parts)
         ours = self._entries.texts
         result = LibraryPublishResult(
             self._entries,
@@ -223,7 +223,7 @@ class LibraryPublisher:
                 if ours[key].checksum != published[key]
             ),
             sorted(published.keys() - ours.keys()),
-            vectors=len(self._find_missing_vectors()),
+            vectors=len(self._find_texts_lacking_vectors()),
             damaged=self._count_damaged_parts(),
             replaced_manifest=self._state.manifest_problem,
         )
@@ -243,7 +243,7 @@ class LibraryPublisher:
                 found |= {entry.key: entry.checksum for entry in contents.entries}
         return found
 
-    def _find_missing_vectors(self) -> dict[bytes, str]:
+    def _find_texts_lacking_vectors(self) -> dict[bytes, str]:
         """Return the texts whose vectors the library lacks."""
         if self._embedder is None:
             return {}
@@ -254,7 +254,7 @@ class LibraryPublisher:
                 known.update(contents.hashes)
         return {key: text for key, text in self._entries.embedded.items() if key not in known}
 
-    def find_unlikely_removal(self) -> str | None:
+    def describe_suspicious_removal(self) -> str | None:
         """Return a warning if publishing would remove all entries, or all of a missing topic.
 
         A topic is missing if its directory does not exist. Such a removal is usually a mistake, for
@@ -271,16 +271,16 @@ class LibraryPublisher:
     def publish(self, *, allow_empty: bool = False) -> LibraryPublishResult:
         """Send missing parts, replace the manifest, and delete parts that are no longer needed.
 
-        Raises `UsageError` if `find_unlikely_removal` returns a warning and `allow_empty` is false.
+        Raises `UsageError` if `describe_suspicious_removal` returns a warning and `allow_empty` is false.
         """
-        if not allow_empty and (removal := self.find_unlikely_removal()):
+        if not allow_empty and (removal := self.describe_suspicious_removal()):
             raise UsageError(
                 removal,
                 where=self._store.uri,
                 hint="check the topics and `[publish]`; `--allow-empty` publishes anyway",
             )
         check_key_pair(self._private_key, self._public_key)
-        now = self._store.check_conditional_put()
+        now = self._store.check_conditional_put_and_get_time()
         computed = self._embedder.computed if self._embedder else 0
         vector_parts = self._update_vector_parts()
         self.result.damaged = self._count_damaged_parts()
@@ -308,7 +308,7 @@ class LibraryPublisher:
         """Send new and changed texts; return all parts of the new version that contain texts."""
         current = {key: text.checksum for key, text in self._entries.texts.items()}
         last: dict[EntryKey, str] = {}
-        for part in self._list_old_parts("texts"):
+        for part in self._list_intact_published_parts("texts"):
             last |= {entry.key: part.name for entry in self._state.texts[part.name].entries}
 
         def is_text_part_kept(part: LibraryPartReference) -> bool:
@@ -324,8 +324,8 @@ class LibraryPublisher:
             )
             return not total or live / total >= MIN_LIVE_TEXT_SHARE
 
-        kept = self._drop_small_parts(
-            [p for p in self._list_old_parts("texts") if is_text_part_kept(p)]
+        kept = self._drop_small_parts_if_too_many(
+            [p for p in self._list_intact_published_parts("texts") if is_text_part_kept(p)]
         )
         have = self._resolve_text_checksums(kept)
         lacking = [
@@ -333,13 +333,13 @@ class LibraryPublisher:
             for key, text in sorted(self._entries.texts.items())
             if have.get(key) != text.checksum
         ]
-        for texts in _split_by_size(lacking):
+        for texts in _group_texts_by_total_size(lacking):
             kept.append(self._send_part(encode_text_part(texts), "texts"))
         return kept
 
     def _update_vector_parts(self) -> list[LibraryPartReference]:
         """Send the vectors that the library lacks; return the new version's parts with vectors."""
-        old = self._list_old_parts("vectors")
+        old = self._list_intact_published_parts("vectors")
         if self._embedder is None:
             return old
         import numpy as np
@@ -351,7 +351,9 @@ class LibraryPublisher:
             hashes = self._state.vectors[part.name].hashes
             return sum(map(needed.__contains__, hashes)) >= MIN_LIVE_VECTOR_SHARE * len(hashes)
 
-        kept = self._drop_small_parts([part for part in same if has_enough_needed_vectors(part)])
+        kept = self._drop_small_parts_if_too_many(
+            [part for part in same if has_enough_needed_vectors(part)]
+        )
         names = {part.name for part in kept}
         # The vectors of dropped parts that are still needed are read from the store, not computed.
         held: dict[bytes, np.ndarray] = {}
@@ -363,7 +365,7 @@ class LibraryPublisher:
                     continue
                 try:
                     data = read_whole_part(self._store, part)
-                except DamagedLibraryPart:
+                except DamagedLibraryPartError:
                     self._state.damaged.add(part.name)
                     continue
                 rows = read_vectors(data, part.contents_bytes, contents)
@@ -417,15 +419,17 @@ class LibraryPublisher:
         )
         needed_versions = []
         if manifest is not None:
-            retired = self._keep_recently_retired(manifest.retired, now)
+            retired = self._select_recently_retired_objects(manifest.retired, now)
             needed_versions = replace(manifest, retired=retired).list_needed_table_versions()
         dimension = self._state.vectors[vector_parts[0].name].dimension
         table, lacking = update_published_table(
             self._store.uri, self._embedder, passages, dimension, old, needed_versions, now
         )
-        return replace(table, later_parts=self._list_later_parts(table, lacking, vector_parts))
+        return replace(
+            table, later_parts=self._list_vector_parts_beside_table(table, lacking, vector_parts)
+        )
 
-    def _list_later_parts(
+    def _list_vector_parts_beside_table(
         self,
         table: VectorTableVersion,
         passages: list[PassageToPublish],
@@ -447,7 +451,7 @@ class LibraryPublisher:
         }
         earlier = set[str]()
         if old and (old.version, old.written_at) == (table.version, table.written_at):
-            earlier = {part.name for part in self._old_parts} - set(table.later_parts)
+            earlier = {part.name for part in self._published_parts} - set(table.later_parts)
         names = []
         for part in vector_parts:
             if part.name not in earlier:
@@ -461,13 +465,15 @@ class LibraryPublisher:
             names.append(part.name)
         return names
 
-    def _list_old_parts(self, kind: str) -> list[LibraryPartReference]:
+    def _list_intact_published_parts(self, kind: str) -> list[LibraryPartReference]:
         """Return the intact parts of one kind in the current version."""
         damaged = self._state.damaged
-        return [p for p in self._old_parts if p.kind == kind and p.name not in damaged]
+        return [p for p in self._published_parts if p.kind == kind and p.name not in damaged]
 
     @staticmethod
-    def _drop_small_parts(parts: list[LibraryPartReference]) -> list[LibraryPartReference]:
+    def _drop_small_parts_if_too_many(
+        parts: list[LibraryPartReference],
+    ) -> list[LibraryPartReference]:
         """Return `parts`. If they include more than `MAX_SMALL_PARTS` small parts, leave out the small ones."""
         small = [part for part in parts if part.size < SMALL_PART_BYTES]
         return [p for p in parts if p not in small] if len(small) > MAX_SMALL_PARTS else parts
@@ -488,7 +494,7 @@ class LibraryPublisher:
     ) -> LibraryManifest:
         old = self._state.manifest
         names = _list_object_names(parts, table)
-        retired = self._keep_recently_retired(old.retired if old else {}, now)
+        retired = self._select_recently_retired_objects(old.retired if old else {}, now)
         if old is not None:
             retired |= dict.fromkeys(_list_object_names(old.parts, old.table), now)
         history = find_git_history(str(self._workspace.root))
@@ -518,7 +524,9 @@ class LibraryPublisher:
             },
         )
 
-    def _keep_recently_retired(self, retired: dict[str, float], now: float) -> dict[str, float]:
+    def _select_recently_retired_objects(
+        self, retired: dict[str, float], now: float
+    ) -> dict[str, float]:
         """Return the parts and versions of the table that some readers may still use."""
         limit = now - self._grace_seconds
         return {name: time for name, time in retired.items() if time > limit}
@@ -547,7 +555,9 @@ def _list_object_names(
     return [part.name for part in parts] + ([table.name] if table else [])
 
 
-def _split_by_size(texts: list[EntryFileToPublish]) -> Iterator[list[EntryFileToPublish]]:
+def _group_texts_by_total_size(
+    texts: list[EntryFileToPublish],
+) -> Iterator[list[EntryFileToPublish]]:
     """Yield the texts in groups of about `TEXT_PART_BYTES`."""
     group: list[EntryFileToPublish] = []
     size = 0

@@ -23,7 +23,7 @@ from kbtui.publishing.library_mirror_database import (
 from kbtui.workspace.published_library_mirror import get_mirror_of_root, get_subscribed_mirror
 
 if TYPE_CHECKING:
-    from kbtui.publishing.published_part_format import EntryKey
+    from kbtui.publishing.published_library_part_format import EntryKey
     from kbtui.workspace import Workspace
 
 
@@ -69,7 +69,7 @@ PROBLEM_TEXTS = {
 """The text of each problem with a subscription, by its code."""
 
 
-def describe_subscription(
+def read_subscription_status(
     workspace: Workspace, model: str | None = None
 ) -> LibrarySubscriptionStatus | None:
     """Return the status of a workspace's subscription; None without a subscription. Raises `ConfigError`.
@@ -81,7 +81,7 @@ def describe_subscription(
         return None
     if not mirror.exists():
         return LibrarySubscriptionStatus(mirror.uri, False, problem="not_pulled")
-    facts = mirror.read_facts()
+    facts = mirror.read_mirror_facts()
     with convert_mirror_errors(mirror), closing(open_mirror_database(mirror)) as db:
         error = get_mirror_state_value(db, "error")
         checked = float(get_mirror_state_value(db, "checked_at") or 0)
@@ -97,7 +97,7 @@ def describe_subscription(
         counts=facts.get("counts", {}),
     )
     if get_mirror_of_root(workspace.root) is None:
-        differing, only_published, only_here = _compare_with_checkout(workspace, entries)
+        differing, only_published, only_here = _count_differences_from_workspace(workspace, entries)
         status = status._replace(
             differing=differing, only_published=only_published, only_here=only_here
         )
@@ -115,7 +115,7 @@ def describe_subscription(
     return status
 
 
-def _compare_with_checkout(
+def _count_differences_from_workspace(
     workspace: Workspace, entries: dict[EntryKey, str]
 ) -> tuple[int, int, int]:
     """Count the entries that differ, those only in the library, and those only in the workspace."""
@@ -134,12 +134,12 @@ def _compare_with_checkout(
                 seen += 1
                 differing += _hash_file(subject.file) != checksum
     conversations = {key[1] for key in entries if key[0] == "conversation"}
-    published = sum(_is_only_in_mirror(workspace, id_) for id_ in conversations)
+    published = sum(_is_conversation_only_in_mirror(workspace, id_) for id_ in conversations)
     subjects = sum(key[0] == "subject" for key in entries)
     return differing, subjects - seen + published, only_here
 
 
-def _is_only_in_mirror(workspace: Workspace, conversation_id: str) -> bool:
+def _is_conversation_only_in_mirror(workspace: Workspace, conversation_id: str) -> bool:
     try:
         return is_published_conversation(find_conversation(workspace, conversation_id))
     except KbtuiError:

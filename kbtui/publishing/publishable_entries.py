@@ -20,28 +20,28 @@ from kbtui.citations.tool_call_citations import (
     CitationTargetLookup,
     list_subjects_given_by_event,
 )
+from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
-from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.published_conversation_format import (
     MAX_FILE_BYTES,
     encode_published_conversation,
     is_published_conversation,
 )
-from kbtui.conversations.project_directories import list_project_directories
+from kbtui.conversations.project_directories import list_workspace_and_worktree_paths
 from kbtui.errors import KbtuiError
 from kbtui.index.chunk_splitter import add_chunk_ids, split_conversation_into_chunks
 from kbtui.index.entries_and_chunks import CatalogEntry, hash_embedded_text, make_subject_id
 from kbtui.index.entry_extraction import add_vector_hashes, read_subject_entry
 from kbtui.knowledge import load_knowledge
-from kbtui.knowledge.subject_files import read_subject_text
+from kbtui.knowledge.subject_file_access import read_subject_text
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.publishing.published_library_manifest import PublishedTopic
-from kbtui.publishing.published_part_format import (
+from kbtui.publishing.published_library_part_format import (
     MAX_ENTRY_BYTES,
-    DamagedLibraryPart,
+    DamagedLibraryPartError,
     EntryFileToPublish,
     EntryKey,
-    check_entry_key,
+    validate_entry_key,
 )
 from kbtui.secret_detection import find_secrets, mask_secrets
 
@@ -137,8 +137,8 @@ def collect_publishable_entries(
         if not topic.enable or topic.is_published or not is_chosen:
             continue
         try:
-            check_entry_key(("subject", topic.id, "x"))
-        except DamagedLibraryPart as error:
+            validate_entry_key(("subject", topic.id, "x"))
+        except DamagedLibraryPartError as error:
             found.leave_out(topic.id, "name", error.message)
             continue
         if not (workspace.root / topic.subjects).is_dir():
@@ -155,11 +155,11 @@ def collect_publishable_entries(
             if subject.hidden or subject.disabled:
                 found.hidden += 1
             else:
-                _add_subject(found, subject)
+                _add_subject_if_publishable(found, subject)
     topics = {topic.id for topic in found.topics}
     given = _UnpublishedTextFinder(workspace, knowledge, topics, found.texts)
     for info in _select_conversations_to_publish(workspace, publish, found):
-        _add_conversation(found, info, settings, given)
+        _add_conversation_if_publishable(found, info, settings, given)
     return found
 
 
@@ -176,15 +176,17 @@ class _UnpublishedTextFinder:
         """Prepare to look into conversations. `topics` and `published` are the published topics and entries."""
         self._knowledge, self._topics = knowledge, topics
         self._published = {key: text for key, text in published.items() if key[0] == "subject"}
-        directories = list_project_directories(workspace)
-        self._targets = CitationTargetLookup(knowledge, {}, make_subject_id, directories)
+        directories = list_workspace_and_worktree_paths(workspace)
+        self._citation_target_lookup = CitationTargetLookup(
+            knowledge, {}, make_subject_id, directories
+        )
 
     @cached_property
     def _unpublished_texts(self) -> dict[str, str]:
         """Maps the references of the subjects that must not be published to the subjects' texts."""
         found = {}
         for topic in self._knowledge.topics:
-            for subject in self._targets.list_subjects(topic):
+            for subject in self._citation_target_lookup.list_subjects(topic):
                 if self._explain_why_not_published(subject.ref):
                     with suppress(KbtuiError):
                         text = read_subject_text(subject).strip()
@@ -211,12 +213,12 @@ class _UnpublishedTextFinder:
         lines = {
             line: ref
             for ref, text in self._unpublished_texts.items()
-            for line in map(_strip_quotation_marks, text.splitlines())
+            for line in map(_strip_markup_around_line, text.splitlines())
             if len(line) >= MIN_RECOGNIZED_TEXT
         }
         for published in self._published.values() if lines else ():
             for line in published.data.decode().splitlines():
-                lines.pop(_strip_quotation_marks(line), None)
+                lines.pop(_strip_markup_around_line(line), None)
         return lines
 
     def mask_unpublished_lines(self, text: str) -> tuple[str, list[str]]:
@@ -225,7 +227,7 @@ class _UnpublishedTextFinder:
         lines: list[str] = []
         reasons: list[str] = []
         for line in text.split("\n") if quoted else ():
-            ref = quoted.get(_strip_quotation_marks(line))
+            ref = quoted.get(_strip_markup_around_line(line))
             if ref is None or (reason := self._explain_why_not_published(ref)) is None:
                 lines.append(line)
                 continue
@@ -234,7 +236,7 @@ class _UnpublishedTextFinder:
                 lines.append(_format_left_out_placeholder(reason))
         return ("\n".join(lines), reasons) if reasons else (text, reasons)
 
-    def find_unpublished_texts(self, conversation: Conversation) -> dict[tuple[int, int], str]:
+    def find_events_to_leave_out(self, conversation: Conversation) -> dict[tuple[int, int], str]:
         """Map the position (turn, event) of each event whose text must be left out to the reason."""
         places = {
             id(event): (turn_at, at)
@@ -247,7 +249,9 @@ class _UnpublishedTextFinder:
                 holder = event.result if event.kind == "tool_call_request" else event
                 if holder is None or id(holder) not in places:
                     continue
-                refs = list_subjects_given_by_event(conversation, event, self._targets)
+                refs = list_subjects_given_by_event(
+                    conversation, event, self._citation_target_lookup
+                )
                 if event.kind == "tool_call_request":
                     # Results whose call does not name the subject, such as those of shell commands.
                     refs += [
@@ -262,7 +266,7 @@ class _UnpublishedTextFinder:
 _QUOTATION_MARKS = " \t>-*+#|`\"'\u201c\u201d"
 
 
-def _strip_quotation_marks(line: str) -> str:
+def _strip_markup_around_line(line: str) -> str:
     """Return a line without the marks of a quotation, a list, a table or code around it."""
     return line.strip(_QUOTATION_MARKS)
 
@@ -292,14 +296,14 @@ def _describe_secrets_in_name(*names: str) -> str:
     return ", ".join(dict.fromkeys(secret.what for name in names for secret in find_secrets(name)))
 
 
-def _add_subject(found: PublishableEntries, subject: Subject) -> None:
+def _add_subject_if_publishable(found: PublishableEntries, subject: Subject) -> None:
     if kinds := _describe_secrets_in_name(subject.ref, subject.relative):
         found.leave_out(mask_secrets(subject.ref), "secret", f"its name contains {kinds}")
         return
     try:
         text = read_subject_text(subject)
-        key = check_entry_key(("subject", subject.topic, subject.relative))
-    except DamagedLibraryPart as error:
+        key = validate_entry_key(("subject", subject.topic, subject.relative))
+    except DamagedLibraryPartError as error:
         found.leave_out(subject.ref, "name", error.message)
         return
     except KbtuiError as error:
@@ -328,7 +332,9 @@ def _select_conversations_to_publish(
     for info in list_conversations(workspace, counts=False):
         if is_published_conversation(info):
             continue
-        matching = [name for name in publish.conversations if _does_name_conversation(name, info)]
+        matching = [
+            name for name in publish.conversations if _does_setting_name_conversation(name, info)
+        ]
         for name in matching:
             unmatched.pop(name, None)
         if matching:
@@ -336,7 +342,7 @@ def _select_conversations_to_publish(
     found.unmatched += [f"conversations: {name!r} matches nothing" for name in unmatched]
 
 
-def _does_name_conversation(name: str, info: ConversationInfo) -> bool:
+def _does_setting_name_conversation(name: str, info: ConversationInfo) -> bool:
     """Return whether a value in the setting `conversations` names a conversation."""
     if name == "*":
         return True
@@ -344,7 +350,7 @@ def _does_name_conversation(name: str, info: ConversationInfo) -> bool:
     return info.has_label(label) if colon and kind == "label" else info.id == name
 
 
-def _add_conversation(
+def _add_conversation_if_publishable(
     found: PublishableEntries,
     info: ConversationInfo,
     settings: Settings,
@@ -362,7 +368,7 @@ def _add_conversation(
     # The masked events are in `turns`; the conversation itself still has the original ones.
     masked = shared.conversation
     masked.turns = shared.turns
-    withheld = given.find_unpublished_texts(original)
+    withheld = given.find_events_to_leave_out(original)
     for (turn_at, at), reason in withheld.items():
         events = masked.turns[turn_at].events
         events[at] = _replace_event_text(events[at], _format_left_out_placeholder(reason))
@@ -378,8 +384,8 @@ def _add_conversation(
         found.leave_out(info.id, "too_large", f"it is larger than {MAX_FILE_BYTES:,} bytes")
         return
     try:
-        key = check_entry_key(("conversation", info.id))
-    except DamagedLibraryPart as error:
+        key = validate_entry_key(("conversation", info.id))
+    except DamagedLibraryPartError as error:
         found.leave_out(info.id, "name", error.message)
         return
     if masks := sum(secret.times for secret in shared.masked or ()):

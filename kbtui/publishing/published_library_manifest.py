@@ -17,11 +17,11 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
-from kbtui.publishing.published_part_format import (
+from kbtui.publishing.published_library_part_format import (
     MAX_CONTENTS_BYTES,
     MAX_PART_BYTES,
     PARTS_PREFIX,
-    check_entry_key,
+    validate_entry_key,
 )
 from kbtui.workspace.paths import LIBRARY_FILE, PUBLISH_KEY_VARIABLE
 
@@ -37,11 +37,11 @@ _TABLE_VERSION_PREFIX = "vectors/"
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
-class UnusableLibraryManifest(KbtuiError):
+class UnusableLibraryManifestError(KbtuiError):
     """The manifest of a library cannot be used: it is damaged or not a manifest, or has a wrong signature or version."""
 
 
-class UnsupportedManifestFormat(UnusableLibraryManifest):
+class UnsupportedManifestFormatError(UnusableLibraryManifestError):
     """The manifest has a format that this version of kbtui cannot read."""
 
 
@@ -139,7 +139,7 @@ class LibraryManifest:
         """The total size of the parts with vectors."""
         return sum(part.size for part in self.vector_parts)
 
-    def list_later_parts(self) -> list[LibraryPartReference]:
+    def list_vector_parts_beside_table(self) -> list[LibraryPartReference]:
         """Return the parts with the vectors that the table of vectors lacks."""
         names = self.table.later_parts if self.table else []
         return [part for part in self.vector_parts if part.name in names]
@@ -161,7 +161,7 @@ def encode_manifest(manifest: LibraryManifest, key: Ed25519PrivateKey | None) ->
 def parse_manifest(data: bytes, where: str, key: str = "") -> LibraryManifest:
     """Parse the file of a manifest, and verify its signature if a public key is given.
 
-    Raises `UnusableLibraryManifest`.
+    Raises `UnusableLibraryManifestError`.
     """
     try:
         file = json.loads(data)
@@ -169,7 +169,7 @@ def parse_manifest(data: bytes, where: str, key: str = "") -> LibraryManifest:
         if not isinstance(text, str):
             raise TypeError
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UnusableLibraryManifest(
+        raise UnusableLibraryManifestError(
             "this is not the manifest of a published library",
             where=where,
             hint=f"check the URI; {_DAMAGED_HINT}",
@@ -180,12 +180,14 @@ def parse_manifest(data: bytes, where: str, key: str = "") -> LibraryManifest:
         return _parse_manifest_text(text, where)
     except KbtuiError as error:
         kind = (
-            type(error) if isinstance(error, UnusableLibraryManifest) else UnusableLibraryManifest
+            type(error)
+            if isinstance(error, UnusableLibraryManifestError)
+            else UnusableLibraryManifestError
         )
         hint = error.hint or _DAMAGED_HINT
         raise kind(error.message, where=where, hint=hint) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UnusableLibraryManifest(
+        raise UnusableLibraryManifestError(
             f"the manifest is damaged ({type(error).__name__})", where=where, hint=_DAMAGED_HINT
         ) from error
 
@@ -193,29 +195,29 @@ def parse_manifest(data: bytes, where: str, key: str = "") -> LibraryManifest:
 def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
     values: dict[str, Any] = json.loads(text)
     if values["format"] != MANIFEST_FORMAT:
-        raise UnsupportedManifestFormat(
+        raise UnsupportedManifestFormatError(
             f"the library has the format {values['format']!r}, and this kbtui reads {MANIFEST_FORMAT}",
             hint="install the version of kbtui that the team publishes with",
         )
     if len(values["parts"]) > MAX_PARTS or len(values["topics"]) > MAX_TOPICS:
-        raise UnusableLibraryManifest("the library has too many parts or topics")
+        raise UnusableLibraryManifestError("the library has too many parts or topics")
     parts = [LibraryPartReference(**part) for part in values.pop("parts")]
     topics = [PublishedTopic(**topic) for topic in values.pop("topics")]
     for part in parts:
         numbers = (part.size, part.contents_bytes)
         if not all(type(one) is int and one >= 0 for one in numbers):
-            raise UnusableLibraryManifest("a part has an invalid size")
+            raise UnusableLibraryManifestError("a part has an invalid size")
         if part.size > MAX_PART_BYTES or part.contents_bytes > min(part.size, MAX_CONTENTS_BYTES):
-            raise UnusableLibraryManifest("a part is too large")
+            raise UnusableLibraryManifestError("a part is too large")
         if not _HEX.fullmatch(part.name) or not _HEX.fullmatch(part.contents_checksum):
-            raise UnusableLibraryManifest("a part has an invalid name")
+            raise UnusableLibraryManifestError("a part has an invalid name")
         if part.kind not in ("texts", "vectors"):
-            raise UnusableLibraryManifest("a part is of an unknown kind")
+            raise UnusableLibraryManifestError("a part is of an unknown kind")
     for topic in topics:
-        check_entry_key(("subject", topic.id, "x"))
+        validate_entry_key(("subject", topic.id, "x"))
         texts = (topic.title, topic.introduction, topic.description)
         if not all(one is None or isinstance(one, str) for one in texts):
-            raise UnusableLibraryManifest("a topic has an invalid text")
+            raise UnusableLibraryManifestError("a topic has an invalid text")
     table = values.pop("table")
     if table is not None:
         table = VectorTableVersion(
@@ -228,7 +230,7 @@ def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
         if not 1 <= table.dimension <= 65_536 or not set(table.later_parts) <= {
             part.name for part in parts if part.kind == "vectors"
         }:
-            raise UnusableLibraryManifest("the table of vectors is invalid")
+            raise UnusableLibraryManifestError("the table of vectors is invalid")
     found = LibraryManifest(parts=parts, topics=topics, table=table, **values)
     if (
         type(found.number) is not int
@@ -240,14 +242,14 @@ def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
         or not isinstance(found.retired, dict)
         or not isinstance(found.counts, dict)
     ):
-        raise UnusableLibraryManifest("the manifest has values of wrong types")
+        raise UnusableLibraryManifestError("the manifest has values of wrong types")
     return found
 
 
 def _verify_signature(text: str, signature: object, key: str, where: str) -> None:
     hint = "ask the person who publishes the library whether the key in kb-library.toml has changed"
     if not isinstance(signature, str):
-        raise UnusableLibraryManifest(
+        raise UnusableLibraryManifestError(
             "the library is not signed, but this workspace has a key for it", where=where, hint=hint
         )
     try:
@@ -261,7 +263,7 @@ def _verify_signature(text: str, signature: object, key: str, where: str) -> Non
     try:
         public.verify(base64.b64decode(signature, validate=True), text.encode())
     except (InvalidSignature, ValueError, binascii.Error) as error:
-        raise UnusableLibraryManifest(
+        raise UnusableLibraryManifestError(
             "the library is not signed with the key of this workspace", where=where, hint=hint
         ) from error
 

@@ -20,11 +20,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.formats.published_conversation_format import (
-    make_published_file_name,
+    make_published_conversation_file_name,
 )
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.file_reading_and_writing import remove_empty_directories, write_file_atomically
-from kbtui.index.published_vector_table import get_published_table_location, make_rows_state
+from kbtui.index.published_vector_table import get_published_table_location, make_table_version_id
 from kbtui.index.pulled_vector_store import (
     find_hashes_with_vector,
     write_pulled_vectors,
@@ -40,17 +40,12 @@ from kbtui.publishing.library_mirror_database import (
 from kbtui.publishing.published_library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
-    UnusableLibraryManifest,
+    UnusableLibraryManifestError,
     parse_manifest,
 )
-from kbtui.publishing.published_library_store import (
-    MANIFEST_NAME,
-    LibraryStore,
-    convert_table_errors,
-)
-from kbtui.publishing.published_part_format import (
-    DamagedLibraryPart,
-    MissingLibraryPart,
+from kbtui.publishing.published_library_part_format import (
+    DamagedLibraryPartError,
+    MissingLibraryPartError,
     TextPartTableOfContents,
     VectorPartTableOfContents,
     is_table_of_contents_intact,
@@ -59,6 +54,11 @@ from kbtui.publishing.published_part_format import (
     read_part_table_of_contents,
     read_vectors,
     read_whole_part,
+)
+from kbtui.publishing.published_library_store import (
+    MANIFEST_NAME,
+    LibraryStore,
+    convert_table_errors,
 )
 from kbtui.workspace.paths import (
     KBTUI_DIRECTORY,
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.publishing.published_library_manifest import LibraryPartReference
-    from kbtui.publishing.published_part_format import EntryInLibraryPart, EntryKey
+    from kbtui.publishing.published_library_part_format import EntryInLibraryPart, EntryKey
     from kbtui.workspace import Workspace
     from kbtui.workspace.published_library_settings import LibrarySubscriptionSettings
 
@@ -124,8 +124,8 @@ def pull_library(
 ) -> LibraryPullResult:
     """Bring a mirror up to date with its library; create the mirror first if it does not exist.
 
-    Raises `LibraryStoreError`, `UnusableLibraryManifest`, `DamagedLibraryPart` or another `KbtuiError`. After an error,
-    the mirror is unchanged, and `describe_subscription` reports the error.
+    Raises `LibraryStoreError`, `UnusableLibraryManifestError`, `DamagedLibraryPartError` or another `KbtuiError`. After an error,
+    the mirror is unchanged, and `read_subscription_status` reports the error.
     """
     with (
         convert_mirror_errors(mirror),
@@ -137,7 +137,7 @@ def pull_library(
                 try:
                     result = _LibraryPull(mirror, settings, db, on_progress).pull()
                     break
-                except MissingLibraryPart:
+                except MissingLibraryPartError:
                     # The part was deleted while it was needed, so there must be a newer version.
                     if attempt == MAX_ATTEMPTS - 1:
                         raise
@@ -195,16 +195,16 @@ class _LibraryPull:
         set_mirror_state_value(self._db, "key", key)
         limit = self._settings.mirror_megabytes * 1_000_000
         self._result.are_vectors_remote = manifest.vector_bytes > limit
-        if self._has_mirrored(checksum):
+        if self._is_version_mirrored(checksum):
             return self._result
         if manifest.number < int(get_mirror_state_value(self._db, "number") or 0):
-            raise UnusableLibraryManifest(
+            raise UnusableLibraryManifestError(
                 f"the store has version {manifest.number}, which is older than the mirrored one",
                 where=where,
                 hint="if an old version was restored on purpose, run `kbtui library forget`, then `kbtui library pull`",
             )
         self._contents = {
-            part.name: self._get_part_table_of_contents(part) for part in manifest.parts
+            part.name: self._load_part_table_of_contents(part) for part in manifest.parts
         }
         self._done = 0
         self._total = len(manifest.parts)
@@ -219,17 +219,17 @@ class _LibraryPull:
             shutil.rmtree(self._staging, ignore_errors=True)
         return self._result
 
-    def _has_mirrored(self, checksum: str) -> bool:
+    def _is_version_mirrored(self, checksum: str) -> bool:
         """Return whether the mirror has the version whose manifest has this checksum.
 
         The mirror must also have vectors if the settings require them, and no vectors otherwise.
         """
         if not self._mirror.exists() or get_mirror_state_value(self._db, "manifest") != checksum:
             return False
-        are_mirrored = self._mirror.read_facts().get("are_vectors_mirrored")
+        are_mirrored = self._mirror.read_mirror_facts().get("are_vectors_mirrored")
         return are_mirrored is not self._result.are_vectors_remote
 
-    def _get_part_table_of_contents(
+    def _load_part_table_of_contents(
         self, part: LibraryPartReference
     ) -> TextPartTableOfContents | VectorPartTableOfContents:
         where = self._store.format_object_uri(part.path)
@@ -243,7 +243,7 @@ class _LibraryPull:
         self._db.execute("INSERT OR REPLACE INTO parts VALUES (?, ?)", (part.name, data))
         return contents
 
-    def _get_part(self, part: LibraryPartReference) -> bytes:
+    def _fetch_part(self, part: LibraryPartReference) -> bytes:
         self._result.requests += 1
         data = read_whole_part(self._store, part)
         self._result.fetched_bytes += len(data)
@@ -273,13 +273,13 @@ class _LibraryPull:
         staged: dict[EntryKey, Path] = {}
         for group in wanted.values():
             part = group[0][1].part
-            data = self._get_part(part)
+            data = self._fetch_part(part)
             for key, source in group:
                 path = self._staging / str(len(staged))
                 try:
                     path.write_bytes(read_entry_from_part(data, part.contents_bytes, source.entry))
-                except DamagedLibraryPart as error:
-                    raise DamagedLibraryPart(
+                except DamagedLibraryPartError as error:
+                    raise DamagedLibraryPartError(
                         error.message, where=self._store.format_object_uri(part.path)
                     ) from error
                 path.chmod(0o444)
@@ -299,7 +299,7 @@ class _LibraryPull:
         parts = manifest.vector_parts
         if self._result.are_vectors_remote:
             self._fetch_ids_of_published_table(manifest)
-            parts = manifest.list_later_parts()
+            parts = manifest.list_vector_parts_beside_table()
         applied = set(json.loads(get_mirror_state_value(self._db, "vectors") or "[]"))
         for part in parts:
             contents = self._contents[part.name]
@@ -308,7 +308,7 @@ class _LibraryPull:
                 continue
             known = find_hashes_with_vector(self._db, contents.model, contents.hashes)
             if len(known) < len(set(contents.hashes)):
-                data = self._get_part(part)
+                data = self._fetch_part(part)
                 rows = read_vectors(data, part.contents_bytes, contents)
                 self._db.execute("BEGIN IMMEDIATE")
                 try:
@@ -327,7 +327,9 @@ class _LibraryPull:
     def _fetch_ids_of_published_table(self, manifest: LibraryManifest) -> None:
         """Fetch the ids of the chunks whose vectors are in the library's table and need no copy on this machine."""
         table = manifest.table
-        state = make_rows_state(manifest.model, table.version, table.written_at) if table else ""
+        state = (
+            make_table_version_id(manifest.model, table.version, table.written_at) if table else ""
+        )
         if get_mirror_state_value(self._db, "published_rows") == state:
             return
         rows: list[tuple[int, str, bytes]] = []
@@ -361,11 +363,13 @@ class _LibraryPull:
         self._db.execute("COMMIT")
 
     def _get_mirrored_entry_path(self, key: EntryKey) -> Path:
-        """Return the path of an entry in the mirror. `check_entry_key` must have checked the names in the key."""
+        """Return the path of an entry in the mirror. `validate_entry_key` must have checked the names in the key."""
         kind, *names = key
         if kind == "subject":
             return self._mirror.topics_directory.joinpath(names[0], *names[1].split("/"))
-        return self._mirror.conversations_directory / make_published_file_name(names[0])
+        return self._mirror.conversations_directory / make_published_conversation_file_name(
+            names[0]
+        )
 
     def _write_version_to_mirror(
         self,
@@ -391,7 +395,7 @@ class _LibraryPull:
             path.replace(final)
         for topic in manifest.topics:
             make_private_directory(mirror.topics_directory / topic.id)
-        _write_if_different(
+        _write_file_if_different(
             mirror.root / KBTUI_DIRECTORY / TOPICS_FILE, _format_topics_file(manifest)
         )
         facts = {
@@ -407,10 +411,10 @@ class _LibraryPull:
             "are_vectors_mirrored": not self._result.are_vectors_remote,
             "counts": manifest.counts,
             "topics": [asdict(topic) for topic in manifest.topics],
-            "remote_vectors": self._describe_remote_vectors(manifest),
+            "remote_vectors": self._make_remote_vector_facts(manifest),
             "pulled_at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        _write_if_different(mirror.facts_file, json.dumps(facts, indent=2).encode())
+        _write_file_if_different(mirror.facts_file, json.dumps(facts, indent=2).encode())
         db.execute("BEGIN IMMEDIATE")
         db.executemany(
             "DELETE FROM entries WHERE key = ?", [(json.dumps(list(key)),) for key in gone]
@@ -432,7 +436,7 @@ class _LibraryPull:
         db.execute("COMMIT")
         self._result.entries, self._result.removed = len(staged), len(gone)
 
-    def _describe_remote_vectors(self, manifest: LibraryManifest) -> dict[str, Any] | None:
+    def _make_remote_vector_facts(self, manifest: LibraryManifest) -> dict[str, Any] | None:
         if not self._result.are_vectors_remote or manifest.table is None:
             return None
         table = manifest.table
@@ -451,7 +455,7 @@ def _parse_time(text: str) -> float:
         return 0.0
 
 
-def _write_if_different(path: Path, data: bytes) -> None:
+def _write_file_if_different(path: Path, data: bytes) -> None:
     try:
         if path.read_bytes() == data:
             return

@@ -40,17 +40,17 @@ class LibraryStoreError(KbtuiError):
     """The store of a published library refused a request, or cannot be reached."""
 
 
-class MissingLibraryStore(LibraryStoreError):
+class MissingLibraryStoreError(LibraryStoreError):
     """There is no such bucket, container or directory."""
 
     exit_code = 1
 
 
-class ManifestReplaced(LibraryStoreError):
+class ManifestReplacedError(LibraryStoreError):
     """Another writer has replaced the manifest since it was read."""
 
 
-class StoredObjectTag(NamedTuple):
+class StoredObjectVersion(NamedTuple):
     """Identifies a version of an object: by its `version` in Google Cloud Storage, by its `e_tag` elsewhere."""
 
     e_tag: str | None
@@ -61,7 +61,7 @@ class StoredObject(NamedTuple):
     """The bytes of an object, and the tag that identifies this version of the object."""
 
     data: bytes
-    tag: StoredObjectTag
+    tag: StoredObjectVersion
 
 
 class ListedStoreObject(NamedTuple):
@@ -80,7 +80,7 @@ class LibraryStore:
 
         If `is_missing_allowed` is true, a missing directory is not created, and is treated as empty.
 
-        Raises `UsageError` for a URI of an unknown kind, and `MissingLibraryStore` for a missing directory.
+        Raises `UsageError` for a URI of an unknown kind, and `MissingLibraryStoreError` for a missing directory.
         """
         self.uri = uri
         self._directory: Path | None = None
@@ -91,7 +91,7 @@ class LibraryStore:
                 return
             if not create and not self._directory.is_dir():
                 hint = "check the path, and that the share is mounted"
-                raise MissingLibraryStore("there is no such directory", where=uri, hint=hint)
+                raise MissingLibraryStoreError("there is no such directory", where=uri, hint=hint)
             with self._convert_store_errors():
                 self._store = LocalStore(uri, mkdir=create)
             return
@@ -116,7 +116,7 @@ class LibraryStore:
                         f"the object is larger than {max_bytes:,} bytes",
                         where=self.format_object_uri(name),
                     )
-                tag = StoredObjectTag(found.meta["e_tag"], found.meta["version"])
+                tag = StoredObjectVersion(found.meta["e_tag"], found.meta["version"])
                 return StoredObject(bytes(found.bytes()), tag)
             except FileNotFoundError as error:
                 if _MISSING_BUCKET.search(str(error)):
@@ -136,10 +136,10 @@ class LibraryStore:
         with self._convert_store_errors(name):
             obstore.put(self._store, name, data, use_multipart=len(data) > 32 << 20)
 
-    def replace_manifest(self, data: bytes, tag: StoredObjectTag | None) -> None:
+    def replace_manifest(self, data: bytes, tag: StoredObjectVersion | None) -> None:
         """Replace the manifest in one step, provided that it still has the tag `tag`.
 
-        If `tag` is None, there must be no manifest yet. Raises `ManifestReplaced` if another writer was faster.
+        If `tag` is None, there must be no manifest yet. Raises `ManifestReplacedError` if another writer was faster.
         """
         with self._convert_store_errors(MANIFEST_NAME):
             try:
@@ -154,13 +154,13 @@ class LibraryStore:
                 # A request whose answer was lost is sent again, and then fails although the first one succeeded.
                 found = self.read_object(MANIFEST_NAME, _MAX_MANIFEST_BYTES)
                 if found is None or found.data != data:
-                    raise ManifestReplaced(
+                    raise ManifestReplacedError(
                         "another publish has replaced the manifest since this publish began",
                         where=self.format_object_uri(MANIFEST_NAME),
                         hint="run the command again, and let only one job publish at a time",
                     ) from error
 
-    def _replace_manifest_file(self, data: bytes, tag: StoredObjectTag | None) -> None:
+    def _replace_manifest_file(self, data: bytes, tag: StoredObjectVersion | None) -> None:
         """Replace the manifest if the store is a directory, for which obstore cannot compare tags."""
         assert self._directory is not None
         with (self._directory / _LOCK_NAME).open("w") as lock:
@@ -172,7 +172,7 @@ class LibraryStore:
             # Other people must be able to read the file, but `write_file_atomically` makes private files.
             (self._directory / MANIFEST_NAME).chmod(0o666 & ~_read_umask())
 
-    def check_conditional_put(self) -> float:
+    def check_conditional_put_and_get_time(self) -> float:
         """Check that the store refuses to create an object twice; return the store's time, in Unix seconds.
 
         A store that does not refuse would let two writers overwrite each other's manifests.
@@ -315,7 +315,7 @@ def _make_store_error(error: BaseException, where: str) -> LibraryStoreError:
     for pattern, message, hint in _CAUSES:
         if re.search(pattern, text):
             names = _VARIABLES.get(where.partition(":")[0], _VARIABLES["s3"])
-            kind = MissingLibraryStore if pattern is _MISSING_BUCKET else LibraryStoreError
+            kind = MissingLibraryStoreError if pattern is _MISSING_BUCKET else LibraryStoreError
             return kind(message, where=where, hint=hint.format(variables=names))
     line = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return LibraryStoreError(f"the request failed: {line[:300]}", where=where)

@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kbtui.index.chunk_embedder import (
-    combine_passage_vector,
+    combine_vectors_of_passage,
     list_texts_of_passage_vector,
-    make_vector_row,
+    make_vector_table_row,
 )
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.published_vector_table import (
@@ -71,7 +71,7 @@ class PassageToPublish(NamedTuple):
         return list_texts_of_passage_vector(self.entry.title, self.chunks, self.position)
 
 
-class UpdatedPublishedTable(NamedTuple):
+class UpdatedPublishedVectorTable(NamedTuple):
     """The table version that a new manifest will use.
 
     `lacking` lists the passages whose vectors this version lacks.
@@ -89,7 +89,7 @@ def update_published_table(
     old: VectorTableVersion | None,
     needed_versions: Sequence[int],
     now: float,
-) -> UpdatedPublishedTable:
+) -> UpdatedPublishedVectorTable:
     """Update the table of vectors of the library at `uri` if it lacks many passages, or much of it is obsolete.
 
     `passages` are the passages of the new version of the library, and `dimension` is the length of
@@ -106,38 +106,40 @@ def update_published_table(
             place, embedder.model.key, dimension,
             is_published=True, request_timeout=REQUEST_TIMEOUT,
         )  # fmt: skip
-        current, obsolete = _find_current_rows(store, wanted)
-        lacking = _list_other_passages(wanted, current)
+        current, obsolete = _find_current_and_obsolete_rows(store, wanted)
+        lacking = _list_passages_without_row(wanted, current)
         rows = len(current) + len(obsolete)
         is_good = (
             len(lacking) <= MAX_PASSAGES_BESIDE_TABLE and len(obsolete) <= MAX_OBSOLETE_SHARE * rows
         )
         is_known = old is not None and old.version == store.version
         if is_good and old is not None and is_known:
-            return UpdatedPublishedTable(old, lacking)
+            return UpdatedPublishedVectorTable(old, lacking)
         if is_good and not rows:
             version = store.version
-            return UpdatedPublishedTable(
+            return UpdatedPublishedVectorTable(
                 VectorTableVersion(version, dimension, now, whole_version=version), lacking
             )
         if old is not None and is_known and old.whole_version != old.version:
-            store.restore_version(old.whole_version)
-            current, obsolete = _find_current_rows(store, wanted)
+            store.restore_table_version(old.whole_version)
+            current, obsolete = _find_current_and_obsolete_rows(store, wanted)
         if len(obsolete) > MAX_OBSOLETE_SHARE * (len(current) + len(obsolete)):
             # LanceDB now writes the remaining rows into new files.
             store.remove_rows(obsolete)
-        if lacking := _list_other_passages(wanted, current):
+        if lacking := _list_passages_without_row(wanted, current):
             store.add_vector_batches(_make_vector_rows(embedder, lacking))
         versions = [*needed_versions, store.version]
-        store.compact_vector_table(force=True, keep_versions=store.get_age_of_versions(versions))
+        store.compact_vector_table(
+            force=True, keep_versions=store.get_age_of_oldest_version(versions)
+        )
         whole_version = store.version
-        store.remove_rows(_find_current_rows(store, wanted)[1])
-        return UpdatedPublishedTable(
+        store.remove_rows(_find_current_and_obsolete_rows(store, wanted)[1])
+        return UpdatedPublishedVectorTable(
             VectorTableVersion(store.version, dimension, now, whole_version=whole_version), []
         )
 
 
-def _find_current_rows(
+def _find_current_and_obsolete_rows(
     store: VectorStore, wanted: dict[int, PassageToPublish]
 ) -> tuple[set[int], list[int]]:
     """Return the numbers of the passages whose current vector is in the table, and the ids of all other rows."""
@@ -151,7 +153,7 @@ def _find_current_rows(
     return current, obsolete
 
 
-def _list_other_passages(
+def _list_passages_without_row(
     wanted: dict[int, PassageToPublish], current: set[int]
 ) -> list[PassageToPublish]:
     return [passage for number, passage in wanted.items() if number not in current]
@@ -171,8 +173,8 @@ def _make_vector_rows(
         rows, vectors = [], []
         for passage, group in zip(some, groups, strict=True):
             title, own, *around = (known[hash_embedded_text(text)] for text in group)
-            vectors.append(combine_passage_vector(passage.entry.kind, title, own, around))
-            row = make_vector_row(passage.entry, passage.chunk)
+            vectors.append(combine_vectors_of_passage(passage.entry.kind, title, own, around))
+            row = make_vector_table_row(passage.entry, passage.chunk)
             row["number"] = passage.number
             rows.append(row)
         yield rows, np.vstack(vectors)

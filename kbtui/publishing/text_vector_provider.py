@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.pulled_vector_store import LOOKED_UP_HASHES, PulledVectorStore
 from kbtui.workspace.paths import make_private_directory
-from kbtui.workspace.published_library_mirror import find_mirror
+from kbtui.workspace.published_library_mirror import find_library_mirror
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ class TextVectorProvider:
         make_private_directory(workspace.cache_dir)
 
         published = PulledVectorStore(
-            lambda: mirror.database if (mirror := find_mirror(workspace)) else None
+            lambda: mirror.database if (mirror := find_library_mirror(workspace)) else None
         )
         self._cache = EmbeddingCache(
             workspace.cache_dir / "embeddings.sqlite", model.key, published

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tantivy import Query
 
-from kbtui.search.query_word_analysis import compute_rarity
+from kbtui.search.query_stemming_and_matching import compute_rarity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ class CombinedTermStatistics:
         return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit]
 
     @cached_property
-    def _scored_documents(self) -> int:
+    def _scored_document_count(self) -> int:
         """The number of documents that tantivy counts for its scores.
 
         This number includes replaced documents.
@@ -62,7 +62,7 @@ class CombinedTermStatistics:
     def compute_rarity(self, *field_terms: tuple[str, str]) -> float:
         """Return the sum of the BM25 inverse document frequencies of terms, given as pairs `(field, term)`."""
         counts = (self.doc_freq(field, term) for field, term in field_terms)
-        return sum(compute_rarity(count, self._scored_documents) for count in counts)
+        return sum(compute_rarity(count, self._scored_document_count) for count in counts)
 
 
 def _count_scored_documents(searcher: Any, schema: Any) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from kbtui.conversations import event_kinds
+from kbtui.conversations import conversation_event_kinds
 
 TYPE_CHECKING = False  # `kbtui search` must not wait for `typing`
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class FilterDefinition:
         return bool(getattr(self, filter_input) or (filter_input == "library" and self.search))
 
     @property
-    def option_names(self) -> str:
+    def joined_option_names(self) -> str:
         """The options of the filter on the command line, joined by `/` for error messages."""
         return "/".join(self.options)
 
@@ -240,7 +240,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
     FilterDefinition(
         "role", "only text of this role: user, assistant, reasoning, tool, …", "choice", example="role:user",
         search="roles", term="role", options=("--role",), metavar="ROLE",
-        choices=event_kinds.map_names_to_search_roles(),
+        choices=conversation_event_kinds.map_names_to_search_roles(),
     ),
     FilterDefinition(
         "tool", "only calls of this tool and their results", "term", ("tools",), example="tool:fs_read_file",

@@ -17,7 +17,7 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 from kbtui.errors import KbtuiError
-from kbtui.index.entries_and_chunks import format_file_state, make_subject_id
+from kbtui.index.entries_and_chunks import format_file_stat, make_subject_id
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.search_request_and_answer import OutdatedCitedSubject
 from kbtui.terminal_text import strip_escape_sequences
@@ -25,9 +25,9 @@ from kbtui.terminal_text import strip_escape_sequences
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kbtui.citations.citation_state import ComparableSubjectText
+    from kbtui.citations.cited_text_comparison import ComparableSubjectText
     from kbtui.conversations.conversation_data_types import Conversation
-    from kbtui.index.catalog_database import CitationWithGivenText
+    from kbtui.index.catalog_database import CitationWithGivenSubjectText
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge import KnowledgeBase
@@ -47,7 +47,7 @@ class HitFreshnessChecker:
     def __init__(self, workspace: Workspace, reader: IndexReader) -> None:
         self._workspace = workspace
         self._is_configuration_changed = _has_configuration_changed(reader)
-        self._format_current_file_state = cache(_format_current_file_state)
+        self._format_current_file_stat = cache(_format_current_file_stat)
         self._read_subject_file = cache(self._read_current_subject_file)
         self._load_conversation = cache(partial(_load_conversation, workspace))
         self._get_turn_texts = cache(self._read_turn_texts)
@@ -62,7 +62,7 @@ class HitFreshnessChecker:
         is_subject = entry.kind == "subject"
         if is_subject and self._is_configuration_changed and not self._is_subject_visible(entry):
             return None
-        if entry.stat and entry.stat == self._format_current_file_state(entry.path):
+        if entry.stat and entry.stat == self._format_current_file_stat(entry.path):
             return "fresh", chunk.lines
         if is_subject:
             return self._find_chunk_in_subject_file(entry, chunk)
@@ -89,9 +89,9 @@ class HitFreshnessChecker:
         text = read_subject_file(str(self._workspace.root), path)
         if text is None:
             # The import takes longer than reading most files.
-            from kbtui.workspace.published_library_mirror import find_mirror
+            from kbtui.workspace.published_library_mirror import find_library_mirror
 
-            if (mirror := find_mirror(self._workspace)) is not None:
+            if (mirror := find_library_mirror(self._workspace)) is not None:
                 return read_subject_file(os.path.realpath(mirror.root), path)
         return text
 
@@ -127,7 +127,7 @@ class HitFreshnessChecker:
 
 
 def _has_configuration_changed(reader: IndexReader) -> bool:
-    for path, size, modified in reader.get_configuration_file_states():
+    for path, size, modified in reader.get_stat_of_configuration_files():
         status = _stat_file(str(path))
         now = (status.st_size, status.st_mtime_ns) if status else (None, None)
         if now != (size, modified):
@@ -135,9 +135,9 @@ def _has_configuration_changed(reader: IndexReader) -> bool:
     return False
 
 
-def _format_current_file_state(path: str) -> str | None:
+def _format_current_file_stat(path: str) -> str | None:
     status = _stat_file(path)
-    return format_file_state(status) if status else None
+    return format_file_stat(status) if status else None
 
 
 def _stat_file(path: str) -> os.stat_result | None:
@@ -154,8 +154,8 @@ def read_subject_file(root: str, path: str) -> str | None:
     Returns None if the file is unreadable, too large or outside the workspace.
     """
     from kbtui.file_reading_and_writing import read_regular_file
-    from kbtui.knowledge.subject_files import explain_too_large_subject
-    from kbtui.knowledge.topic_scan import is_inside_directory
+    from kbtui.knowledge.subject_file_access import explain_too_large_subject
+    from kbtui.knowledge.topic_directory_scan import is_inside_directory
 
     try:
         real = os.path.realpath(path, strict=True)
@@ -202,7 +202,7 @@ def list_outdated_turns(
 def find_outdated_turns_in_rows(
     workspace: Workspace,
     reader: IndexReader,
-    rows: Iterable[CitationWithGivenText],
+    rows: Iterable[CitationWithGivenSubjectText],
     *,
     hidden: bool,
 ) -> list[TurnWithOutdatedCitations]:
@@ -210,7 +210,7 @@ def find_outdated_turns_in_rows(
 
     Hidden subjects count only if `hidden` is true.
     """
-    from kbtui.citations.citation_state import find_citation_state
+    from kbtui.citations.cited_text_comparison import find_citation_state
 
     rows = list(rows)
     ids = {
@@ -238,7 +238,7 @@ def find_outdated_turns_in_rows(
 def _make_lazy_subject_text(root: str, entry: CatalogEntry) -> ComparableSubjectText:
     """Return the text of a subject, with its hashes from the catalog. The file is read only when needed."""
 
-    from kbtui.citations.citation_state import ComparableSubjectText
+    from kbtui.citations.cited_text_comparison import ComparableSubjectText
 
     def read_indexed_subject_text() -> str:
         text = read_subject_file(root, entry.path)

@@ -27,15 +27,15 @@ from kbtui.index.keyword_tokenizer import (
     has_unspaced_script,
     normalize_unicode,
 )
-from kbtui.index.passage_places import (
+from kbtui.index.passage_place_numbers import (
     BLOCK_PASSAGES,
-    get_block,
+    get_block_of_place,
     get_entry_number_of_place,
     get_place_range_of_entry,
 )
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.combined_term_statistics import CombinedTermStatistics
-from kbtui.search.query_word_analysis import (
+from kbtui.search.query_stemming_and_matching import (
     QueryToken,
     QueryWord,
     StemmingAnalyzer,
@@ -44,7 +44,7 @@ from kbtui.search.query_word_analysis import (
     compute_rarity,
     list_terms_with_prefix,
 )
-from kbtui.search.surrounding_text import SurroundingTextQuery, make_block_query
+from kbtui.search.surrounding_text_scoring import SurroundingTextScorer, make_place_block_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -393,21 +393,23 @@ class KeywordSearch:
     ) -> list[RankedChunk]:
         found, *more = sides
         for rows in more:
-            found = sort_ranked_chunks([*found, *rows], tolerance=self.tolerance)
+            found = sort_ranked_chunks([*found, *rows], score_tolerance=self.score_tolerance)
         return select_best_chunks(found, limit)
 
     def count_matching_chunks(self) -> int:
         """Return how many chunks contain a word of the query and pass its filters."""
         return sum(side.count_matching_chunks() for side in self.sides)
 
-    def list_entry_chunks(self) -> list[int]:
+    def list_one_chunk_per_entry(self) -> list[int]:
         """Return the number of one matching chunk for each entry that has a matching chunk."""
-        return [number for side in self.sides for number in side.list_entry_chunks_of_index()]
+        return [
+            number for side in self.sides for number in side.list_one_chunk_per_entry_of_index()
+        ]
 
     @property
-    def tolerance(self) -> float:
+    def score_tolerance(self) -> float:
         """The relative difference up to which two scores count as equal."""
-        return self.sides[0].tolerance
+        return self.sides[0].score_tolerance
 
 
 def append_missing_chunks_to_ranking(found: ChunkRanking, near: ChunkRanking) -> ChunkRanking:
@@ -451,7 +453,7 @@ class _KeywordIndexQuery:
         self.parts = self._build_query_terms()
         self._word_pairs = [part for part in self.parts if part.is_adjacent_word_pair]
         self.ranks_by_score = bool(self.parts or query.phrases)
-        self.tolerance = SCORE_TOLERANCE if self.ranks_by_score else 0.0
+        self.score_tolerance = SCORE_TOLERANCE if self.ranks_by_score else 0.0
         """Two scores count as equal if their relative difference is at most this.
 
         If chunks are sorted by time, the tolerance is 0.
@@ -466,7 +468,7 @@ class _KeywordIndexQuery:
         if not request.archived:
             is_archived = Query.term_query(self._schema, "archived", "yes", "basic")
             self._limits.append((Occur.MustNot, is_archived))
-        self._wanted = self._list_wanted_queries()
+        self._wanted = self._list_word_and_phrase_queries()
         self.query = self._build_tantivy_query(self._wanted)
         self.near_query: Any = None
         """The query with the near spellings of its rare words; see `add_near_spellings_to_query`."""
@@ -475,7 +477,7 @@ class _KeywordIndexQuery:
         """The numbers of the chunks whose own texts match `query`; None if there are too many to fetch."""
         self.places_with_surroundings: set[int] = set()
         """The places of the chunks whose scores include that of the text around them."""
-        self.surroundings = SurroundingTextQuery(
+        self.surroundings = SurroundingTextScorer(
             self.searcher, self._schema, self.words, self._counted
         )
 
@@ -491,7 +493,7 @@ class _KeywordIndexQuery:
         pairs = self._builder.build_word_pair_terms(self.words)
         return select_query_terms([*words, *pairs], self._counted)
 
-    def _list_wanted_queries(self) -> list[tuple[Any, Any]]:
+    def _list_word_and_phrase_queries(self) -> list[tuple[Any, Any]]:
         """Return a query for each word and phrase; `Occur` says whether a hit must match it."""
         parts = [part for part in self.parts if not part.is_adjacent_word_pair]
         return [*((Occur.Should, part.query) for part in parts), *self._phrases]
@@ -518,7 +520,7 @@ class _KeywordIndexQuery:
             if words != self.words:
                 self.words = words
                 self.parts = self._build_query_terms()
-                self._near_wanted = self._list_wanted_queries()
+                self._near_wanted = self._list_word_and_phrase_queries()
                 self.near_query = self._build_tantivy_query(self._near_wanted)
         return self.near_query is not None
 
@@ -529,7 +531,7 @@ class _KeywordIndexQuery:
             query = self._build_tantivy_query([], selects_all=True)
         return int(self.searcher.search(query, limit=1, count=True).count)
 
-    def list_entry_chunks_of_index(self) -> list[int]:
+    def list_one_chunk_per_entry_of_index(self) -> list[int]:
         """Return the number of one matching chunk for each entry of this index that has one."""
         if not self.searcher.num_docs:
             return []
@@ -562,7 +564,11 @@ class _KeywordIndexQuery:
             rows, all_found = self.fetch_best_keyword_chunks(
                 fetched, query, without=owners, whole_ties=not last
             )
-            rows = sort_ranked_chunks([*held, *rows], tolerance=self.tolerance) if held else rows
+            rows = (
+                sort_ranked_chunks([*held, *rows], score_tolerance=self.score_tolerance)
+                if held
+                else rows
+            )
             owners |= {row.owner for row in rows}
             is_enough = len(rows) >= limit and len(owners) >= min(limit, MIN_LEG_ENTRIES)
             if is_enough or all_found or last:
@@ -593,7 +599,9 @@ class _KeywordIndexQuery:
         cut = whole_ties and not all_found
         if not self.ranks_by_score:
             ranked = map(RankedChunk._make, found)
-            return sort_ranked_chunks(ranked, tolerance=self.tolerance, cut=cut), all_found
+            return sort_ranked_chunks(
+                ranked, score_tolerance=self.score_tolerance, cut=cut
+            ), all_found
         if all_found and wanted is self._wanted and not without:
             self.chunks_with_words = frozenset([row[0] for row in found])
         found = drop_last_row_and_ties(found) if cut else found
@@ -609,7 +617,7 @@ class _KeywordIndexQuery:
             RankedChunk(number, score + around.get(places[number], 0.0), owner, tie)
             for number, score, owner, tie in found
         ]
-        rows = sort_ranked_chunks(rows, tolerance=self.tolerance)
+        rows = sort_ranked_chunks(rows, score_tolerance=self.score_tolerance)
         if of_pairs := self._score_word_pairs([row.number for row in rows[:MAX_PAIRED_CHUNKS]]):
             rows = sort_ranked_chunks(
                 [
@@ -618,7 +626,7 @@ class _KeywordIndexQuery:
                     else row
                     for row in rows
                 ],
-                tolerance=self.tolerance,
+                score_tolerance=self.score_tolerance,
             )
         return rows, all_found
 
@@ -648,8 +656,8 @@ class _KeywordIndexQuery:
         """
         if not wanted_places:
             return [], {}
-        blocks = {get_block(place) for place in wanted_places}
-        among = (Occur.Must, make_block_query(self._schema, blocks))
+        blocks = {get_block_of_place(place) for place in wanted_places}
+        among = (Occur.Must, make_place_block_query(self._schema, blocks))
         query = Query.boolean_query([among, *wanted, *self._limits])
         rows, places = self._search_chunks(query, len(blocks) * BLOCK_PASSAGES)
         return [row for row in rows if places[row[0]] in wanted_places], places
@@ -675,7 +683,7 @@ class _KeywordIndexQuery:
         numbers = self.searcher.fast_field_values("chunk", addresses) if hits else ()
         return {number: score for number, (score, _) in zip(numbers, hits, strict=True)}
 
-    def find_chunks_of_index(self, numbers: Collection[int]) -> set[int]:
+    def select_chunks_in_index(self, numbers: Collection[int]) -> set[int]:
         """Return those of `numbers` that are numbers of chunks in this index."""
         query = self._make_chunk_number_query(numbers)
         return set(self._find_chunk_scores(query, len(numbers)))

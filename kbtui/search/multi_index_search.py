@@ -22,7 +22,7 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice
 from kbtui.search.combined_term_statistics import CombinedTermStatistics
 from kbtui.search.passage_reranker import RERANKED_PASSAGES, ScoredPassage
-from kbtui.search.query_word_analysis import FEW_KEYWORD_HITS
+from kbtui.search.query_stemming_and_matching import FEW_KEYWORD_HITS
 from kbtui.search.search_pipeline import (
     SearchLegScoreFusion,
     SearchRun,
@@ -87,13 +87,13 @@ class VectorSearch(Protocol):
     def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
         """Return how many chunks still lack a vector, and how many chunks should have one."""
 
-    def filter_chunks_without_vector(
+    def select_chunks_without_vector(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[int]:
         """Return the chunk numbers in `numbers` whose chunks have no vector."""
 
 
-class IndexSearchFailed(Exception):
+class IndexSearchFailedError(Exception):
     """The index at `position` cannot be searched. The cause is the exception's `__cause__`."""
 
     def __init__(self, position: int) -> None:
@@ -109,7 +109,7 @@ def search_indexes(
     If several workspaces contain the same passage, the hit is from the first of them. A filter with
     a value that a workspace does not have, such as the name of a topic, excludes the workspace. If
     all workspaces are excluded, the answer lists the mistakes that the first workspace found in the
-    query. Without `vectors`, the answer has only keyword hits. Raises `IndexSearchFailed`.
+    query. Without `vectors`, the answer has only keyword hits. Raises `IndexSearchFailedError`.
     """
     return _MultiIndexSearch(indexes, request).answer(vectors)
 
@@ -139,7 +139,7 @@ class _MultiIndexSearch:
         request = self._request
         runs = []
         for position, index in enumerate(self._indexes):
-            with self._name_failing_index(position):
+            with self._convert_index_errors(position):
                 own = request._replace(marked=index.marked, project_name=index.project)
                 run = SearchRun(index.workspace, index.reader, own)
             runs.append(run)
@@ -151,7 +151,7 @@ class _MultiIndexSearch:
             first.query.text, request.mode, [], notices=notices, partial=request.partial
         )
         if not self._runs:
-            return answer._replace(mistakes=self._merge_mistakes(runs))
+            return answer._replace(mistakes=self._merge_hints_of_query_mistakes(runs))
         self._use_summed_statistics()
         # The query is embedded while the keyword leg runs.
         text = first.query.spoken if request.mode != "lexical" else ""
@@ -165,7 +165,7 @@ class _MultiIndexSearch:
             if query_vector.vector is not None:
                 words = [] if request.mode == "semantic" else by_keywords
                 self._legs["semantic"] = self._rank_by_meaning(vectors, query_vector.vector, words)
-                coverage, pending = self._find_pending_chunks(vectors, words, notices)
+                coverage, pending = self._find_vector_coverage_and_pending(vectors, words, notices)
         if request.mode != "semantic" or not self._legs:
             self._legs["lexical"] = by_keywords
             notices += first.make_notices_without_words(by_keywords)
@@ -174,7 +174,7 @@ class _MultiIndexSearch:
         )
         scores = self._fuse_rankings(fusion)
         order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
-        entries = {chunk: self._identify_entry(chunk) for chunk in order}
+        entries = {chunk: self._make_entry_key(chunk) for chunk in order}
         hits, counts = make_hits_up_to_limit(entries, scores, fusion.ranks, request, self._make_hit)
         hits = self._add_context_to_hits(hits, fusion)
         runs_in_use = [*self._runs.values()]
@@ -192,7 +192,7 @@ class _MultiIndexSearch:
             short_refs=self._shorten_references(hits),
         )
 
-    def _merge_mistakes(self, runs: list[SearchRun]) -> tuple[QueryMistake, ...]:
+    def _merge_hints_of_query_mistakes(self, runs: list[SearchRun]) -> tuple[QueryMistake, ...]:
         """Return the mistakes in the query that the search of the first index found.
 
         If the projects' hints for a mistake differ, the returned mistake has a hint that combines
@@ -219,7 +219,7 @@ class _MultiIndexSearch:
         for hidden in (False, True) if self._request.hidden else (False,):
             indexes = []
             for position, run in self._runs.items():
-                with self._name_failing_index(position):
+                with self._convert_index_errors(position):
                     indexes.append(run.reader.open_keyword_index(hidden=hidden))
             statistics[hidden] = CombinedTermStatistics(
                 [index.searcher() for index in indexes], indexes[0].schema
@@ -232,30 +232,32 @@ class _MultiIndexSearch:
 
         rows: list[RankedChunk] = []
         exact_numbers: set[int] = set()
-        tolerance = SCORE_TOLERANCE
+        score_tolerance = SCORE_TOLERANCE
         for position, run in self._runs.items():
-            with self._name_failing_index(position):
+            with self._convert_index_errors(position):
                 found = run.keyword_search.rank_chunks(self._request.depth)
-                tolerance = run.keyword_search.tolerance
+                score_tolerance = run.keyword_search.score_tolerance
                 ranking = [(row.number, row.score) for row in found]
-                rows += self._identify_chunks(position, run, ranking)
+                rows += self._convert_chunk_numbers_to_ids(position, run, ranking)
                 exact = run.keyword_search.select_chunks_with_query_words(ranking)
-                exact_numbers |= {row.number for row in self._identify_chunks(position, run, exact)}
-        ranked = self._merge_rows_of_indexes(rows, tolerance=tolerance)
+                exact_numbers |= {
+                    row.number for row in self._convert_chunk_numbers_to_ids(position, run, exact)
+                }
+        ranked = self._merge_rows_of_indexes(rows, score_tolerance=score_tolerance)
         self._exact_hit_count = len(ranked)
         exact = [row for row in ranked if row[0] in exact_numbers]
         if len(exact) >= FEW_KEYWORD_HITS:
             return ranked
         near: list[RankedChunk] = []
         for position, run in self._runs.items():
-            with self._name_failing_index(position):
+            with self._convert_index_errors(position):
                 found = run.keyword_search.rank_chunks_with_near_spellings(self._request.depth)
                 ranking = [(row.number, row.score) for row in found]
-                near += self._identify_chunks(position, run, ranking)
+                near += self._convert_chunk_numbers_to_ids(position, run, ranking)
         if not near:
             return ranked
         return append_missing_chunks_to_ranking(
-            exact, self._merge_rows_of_indexes(near, tolerance=tolerance)
+            exact, self._merge_rows_of_indexes(near, score_tolerance=score_tolerance)
         )
 
     def _rank_by_meaning(
@@ -267,7 +269,7 @@ class _MultiIndexSearch:
         goal = None
         for chunk, _ in words[:LEAN_CANDIDATES]:
             for place in self._list_places_of_passage(chunk):
-                with self._name_failing_index(place.position):
+                with self._convert_index_errors(place.position):
                     goal = goal or vectors.get_first_available_vector(
                         self._indexes[place.position], [place.number]
                     )
@@ -278,19 +280,21 @@ class _MultiIndexSearch:
         for position, run in self._runs.items():
             if run.asks_for_tool_calls:
                 continue
-            with self._name_failing_index(position):
+            with self._convert_index_errors(position):
                 found = vectors.search_nearest_chunks(self._indexes[position], vector, run.request)
-                rows += self._identify_chunks(position, run, run.filter_semantic_ranking(found))
-        return self._merge_rows_of_indexes(rows, tolerance=SCORE_TOLERANCE, least=1.0)
+                rows += self._convert_chunk_numbers_to_ids(
+                    position, run, run.filter_semantic_ranking(found)
+                )
+        return self._merge_rows_of_indexes(rows, score_tolerance=SCORE_TOLERANCE, least=1.0)
 
-    def _find_pending_chunks(
+    def _find_vector_coverage_and_pending(
         self, vectors: VectorSearch, words: ChunkRanking, notices: list[Notice]
     ) -> tuple[float, frozenset[int]]:
         """Return the fraction of chunks that have a vector, and the keyword hits without a vector."""
         left = total = 0
         incomplete = set()
         for position in self._runs:
-            with self._name_failing_index(position):
+            with self._convert_index_errors(position):
                 missing, count = vectors.count_missing_vectors(
                     self._indexes[position], hidden=self._request.hidden
                 )
@@ -308,18 +312,18 @@ class _MultiIndexSearch:
                 for place in self._list_places_of_passage(chunk)
                 if place.position == position
             }
-            with self._name_failing_index(position):
+            with self._convert_index_errors(position):
                 chunks = self._runs[position].reader.get_chunks_by_number(list(numbers))
                 wanted = [number for number, (chunk, _) in chunks.items() if chunk.embed]
                 pending |= {
                     numbers[number]
-                    for number in vectors.filter_chunks_without_vector(
+                    for number in vectors.select_chunks_without_vector(
                         self._indexes[position], wanted
                     )
                 }
         return max(1, total - left) / max(1, total), frozenset(pending)
 
-    def _identify_chunks(
+    def _convert_chunk_numbers_to_ids(
         self, position: int, run: SearchRun, ranking: ChunkRanking
     ) -> list[RankedChunk]:
         """Return the visible chunks of a ranking, with chunk ids instead of chunk numbers."""
@@ -341,12 +345,12 @@ class _MultiIndexSearch:
         return rows
 
     def _merge_rows_of_indexes(
-        self, rows: list[RankedChunk], *, tolerance: float, least: float = 0.0
+        self, rows: list[RankedChunk], *, score_tolerance: float, least: float = 0.0
     ) -> ChunkRanking:
         """Return the best rows of all indexes, each passage once."""
         merged: dict[int, RankedChunk] = {}
-        for row in sort_ranked_chunks(rows, tolerance=tolerance, least=least):
-            merged.setdefault(row.number, row._replace(owner=self._identify_entry(row.number)))
+        for row in sort_ranked_chunks(rows, score_tolerance=score_tolerance, least=least):
+            merged.setdefault(row.number, row._replace(owner=self._make_entry_key(row.number)))
         best = select_best_chunks(list(merged.values()), self._request.depth)
         return [(row.number, row.score) for row in best]
 
@@ -364,20 +368,20 @@ class _MultiIndexSearch:
             passages = []
             for chunk in best[:RERANKED_PASSAGES]:
                 place = self._list_places_of_passage(chunk)[0]
-                with self._name_failing_index(place.position):
+                with self._convert_index_errors(place.position):
                     loaded = self._runs[place.position].load_entry_and_chunk(place.number)
                 if loaded:
-                    owner = self._identify_entry(chunk)
+                    owner = self._make_entry_key(chunk)
                     passages.append(ScoredPassage(chunk, scores[chunk], owner, *loaded))
             # The statistics are shared, so the rerankers of all indexes compute the same bonuses.
             first = next(iter(self._runs))
-            with self._name_failing_index(first):
+            with self._convert_index_errors(first):
                 bonuses = self._runs[first].bonus_calculator.compute_bonuses(passages)
             for chunk, of_chunk in bonuses.items():
                 scores[chunk] = round(scores[chunk] + of_chunk.total, SCORE_DIGITS)
         return scores
 
-    def _identify_entry(self, chunk: int) -> tuple[str, str]:
+    def _make_entry_key(self, chunk: int) -> tuple[str, str]:
         """Return a key that identifies the entry of a chunk in all workspaces of its project."""
         place = self._list_places_of_passage(chunk)[0]
         return self._indexes[place.position].project_key, place.entry_id
@@ -398,7 +402,7 @@ class _MultiIndexSearch:
             ) -> float:
                 return fusion.measure_match(int(chunks[number][0], 16))
 
-            with self._name_failing_index(position):
+            with self._convert_index_errors(position):
                 own = add_context_to_hits(run, own, measure_match_of_chunk_number)
             found |= {hit.chunk_id: hit for hit in own}
         return [found[hit.chunk_id] for hit in hits]
@@ -407,7 +411,7 @@ class _MultiIndexSearch:
         """Return the hit from the first workspace whose file still contains the passage."""
         places = self._list_places_of_passage(chunk)
         for at, place in enumerate(places):
-            with self._name_failing_index(place.position):
+            with self._convert_index_errors(place.position):
                 hit = self._runs[place.position].make_hit(place.number)
             if hit is not None:
                 index = self._indexes[place.position]
@@ -425,22 +429,22 @@ class _MultiIndexSearch:
         positions = {str(index.workspace.root): at for at, index in enumerate(self._indexes)}
         for position in sorted({positions[hit.workspace or ""] for hit in hits}):
             root = str(self._indexes[position].workspace.root)
-            with self._name_failing_index(position):
+            with self._convert_index_errors(position):
                 refs = (hit.ref for hit in hits if hit.workspace == root)
                 found = self._runs[position].reader.shorten_references(refs) | found
         return found
 
     @contextmanager
-    def _name_failing_index(self, position: int) -> Iterator[None]:
-        """Convert an error to `IndexSearchFailed`, which says which index caused it."""
-        from kbtui.errors import Cancelled
+    def _convert_index_errors(self, position: int) -> Iterator[None]:
+        """Convert an error to `IndexSearchFailedError`, which says which index caused it."""
+        from kbtui.errors import CallCancelledError
         from kbtui.index.index_generations import is_rust_panic
 
         try:
             yield
         except BaseException as error:
-            if isinstance(error, Cancelled) or not (
+            if isinstance(error, CallCancelledError) or not (
                 isinstance(error, Exception) or is_rust_panic(error)
             ):
                 raise
-            raise IndexSearchFailed(position) from error
+            raise IndexSearchFailedError(position) from error

@@ -12,14 +12,14 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.search.query_word_analysis import list_tokens_except_function_words
+from kbtui.search.query_stemming_and_matching import list_tokens_except_function_words
 from kbtui.search.search_request_and_answer import SCORE_DIGITS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.search.query_word_analysis import QueryWord, StemmingAnalyzer
+    from kbtui.search.query_stemming_and_matching import QueryWord, StemmingAnalyzer
 
 
 RERANKED_PASSAGES = 100

@@ -71,13 +71,15 @@ def list_query_completions(
     models and agents come from the index, or from `conversations` and their `summaries`.
     """
 
-    def list_counted_or_known_values(row: FilterDefinition, part: str) -> list[tuple[str, str]]:
+    def list_counted_or_known_filter_values(
+        row: FilterDefinition, part: str
+    ) -> list[tuple[str, str]]:
         counted = _count_values_of_conversations(row, conversations, summaries)
         if row.kind == "project":
             return [*((name, "project") for name in projects), *counted]
         return counted or _list_filter_values(row, part, knowledge, reader)
 
-    return list_filter_completions(text, cursor, filter_input, list_counted_or_known_values)
+    return list_filter_completions(text, cursor, filter_input, list_counted_or_known_filter_values)
 
 
 def _count_values_of_conversations(

@@ -77,7 +77,7 @@ class ParsedQuery(NamedTuple):
     open: bool = False
 
     @property
-    def filter_like_word_notices(self) -> tuple[Notice, ...]:
+    def notices_about_filter_like_words(self) -> tuple[Notice, ...]:
         """The notices about words that look like filters.
 
         Words that resemble no known filter get no notice; screens only mark them.
@@ -511,7 +511,7 @@ class _QueryFilterApplier:
         from tantivy import Occur, Query
 
         from kbtui.index.keyword_tokenizer import normalize_unicode
-        from kbtui.search.query_word_analysis import StemmingAnalyzer
+        from kbtui.search.query_stemming_and_matching import StemmingAnalyzer
 
         name = name.removeprefix("./")
         stems = StemmingAnalyzer(self._reader.language).stem_text(normalize_unicode(name))
@@ -579,8 +579,8 @@ class _QueryFilterApplier:
             has_unspaced_script,
             normalize_unicode,
         )
-        from kbtui.index.passage_places import get_entry_number_of_place
-        from kbtui.search.query_word_analysis import StemmingAnalyzer
+        from kbtui.index.passage_place_numbers import get_entry_number_of_place
+        from kbtui.search.query_stemming_and_matching import StemmingAnalyzer
 
         text = normalize_unicode(text)
         stems = StemmingAnalyzer(self._reader.language).stem_text(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.index.passage_places import make_chunk_place, make_entry_place
+from kbtui.index.passage_place_numbers import make_first_passage_place, make_passage_place
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice, NoticeValues
 from kbtui.search.hit_freshness import HitFreshnessChecker
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbtui.search.keyword_search import ChunkRanking, TermScores
     from kbtui.search.search_pipeline import SemanticLeg
     from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
-    from kbtui.search.surrounding_text import SurroundingTerm
+    from kbtui.search.surrounding_text_scoring import SurroundingTerm
     from kbtui.workspace import Workspace
 
 
@@ -108,12 +108,12 @@ class SearchExplainer:
     def _store_term_scores(self, explained: Sequence[tuple[CatalogEntry, Chunk]]) -> None:
         """Store the score that each term of the query adds to each explained chunk."""
         self._places = {
-            chunk.number: make_chunk_place(make_entry_place(entry.id), chunk.ordinal)
+            chunk.number: make_passage_place(make_first_passage_place(entry.id), chunk.ordinal)
             for entry, chunk in explained
         }
         self._term_scores = [
             _IndexTermScores(
-                side.find_chunks_of_index(self._places),
+                side.select_chunks_in_index(self._places),
                 side.score_terms(self._places),
                 side.surroundings.terms,
                 # The text around passages that are not near the best ones does not count.
@@ -186,7 +186,7 @@ class SearchExplainer:
             elif self._semantic is not None and self._run.legs.get(leg):
                 request = self._run.request._replace(depth=DEEP_RANKS)
                 begun = self._semantic(self._run.query.spoken)
-                ranked = begun(request, self._reader.generation_name).ranked
+                ranked = begun(request, self._reader.index_generation_name).ranked
             self._deep[leg] = {
                 number: (at, score) for at, (number, score) in enumerate(ranked or [], 1)
             }

@@ -22,7 +22,7 @@ from kbtui.search.passage_reranker import (
     ScoredPassage,
 )
 from kbtui.search.query_parser import apply_query_filters, parse_query
-from kbtui.search.query_word_analysis import (
+from kbtui.search.query_stemming_and_matching import (
     FEW_KEYWORD_HITS,
     QueryMatchFinder,
     compute_rarity,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kbtui.search.combined_term_statistics import CombinedTermStatistics
     from kbtui.search.keyword_search import ChunkRanking, KeywordSearch
     from kbtui.search.query_parser import ParsedQuery
-    from kbtui.search.query_word_analysis import QueryWord
+    from kbtui.search.query_stemming_and_matching import QueryWord
     from kbtui.workspace import Workspace
 
 
@@ -218,7 +218,7 @@ class SearchRun:
             workspace, reader, self.query, request
         )
         self.notices += [mistake.as_notice for mistake in self.mistakes[:1]]
-        self.notices += self.query.filter_like_word_notices
+        self.notices += self.query.notices_about_filter_like_words
         self.workspace, self.reader = workspace, reader
         self.legs: dict[str, ChunkRanking] = {}
         self.coverage = 1.0
@@ -390,7 +390,7 @@ class SearchRun:
 
     def _run_semantic_leg(self, begun: SemanticRanker) -> None:
         worded = tuple(number for number, _ in self.legs.get("lexical", ()))
-        found = begun(self.request._replace(worded=worded), self.reader.generation_name)
+        found = begun(self.request._replace(worded=worded), self.reader.index_generation_name)
         ranked = found.ranked
         if found.notice:
             self.notices.insert(0, found.notice)
@@ -576,7 +576,7 @@ def _add_later_turns(
         if entry_id in entry_ids
     }
     turns: dict[str, list[tuple[int, float]]] = {}
-    spoken = run.reader.find_turns_of_spoken_chunks(list(numbers.values()))
+    spoken = run.reader.map_dialogue_chunks_to_turns(list(numbers.values()))
     for number, (entry_id, turn) in spoken.items():
         turns.setdefault(entry_id, []).append((turn, measure_match(number)))
 
@@ -850,6 +850,8 @@ def find_entries_of_filter(
     if run.mistakes:
         return EntriesMatchingFilter(mistakes=tuple(run.mistakes))
     chunks = reader.get_visible_chunk_ids(
-        run.keyword_search.list_entry_chunks(), hidden=request.hidden, archived=request.archived
+        run.keyword_search.list_one_chunk_per_entry(),
+        hidden=request.hidden,
+        archived=request.archived,
     )
     return EntriesMatchingFilter(frozenset(entry_id for _, entry_id in chunks.values()))

@@ -228,7 +228,7 @@ def _parse_date(field: str, text: str) -> datetime:
     try:
         return row.parse_date_value(text)
     except FilterValueError as error:
-        raise UsageError(error.message, where=row.option_names, hint=error.hint) from error
+        raise UsageError(error.message, where=row.joined_option_names, hint=error.hint) from error
 
 
 class QueryMistake(NamedTuple):

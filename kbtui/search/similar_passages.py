@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
     from kbtui.references import Ref
-    from kbtui.search.query_word_analysis import StemmingAnalyzer
+    from kbtui.search.query_stemming_and_matching import StemmingAnalyzer
     from kbtui.search.search_pipeline import SemanticLeg
     from kbtui.search.search_request_and_answer import SearchAnswer
     from kbtui.workspace import Workspace

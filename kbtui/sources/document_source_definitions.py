@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError, suggest_similar_key
-from kbtui.knowledge.knowledge_base import find_superseded_file_problems
+from kbtui.knowledge.knowledge_base import find_ignored_config_file_problems
 from kbtui.knowledge.knowledge_data_types import KnowledgeProblem
 from kbtui.knowledge.toml_config_editor import (
     TomlFileChange,
@@ -62,7 +62,7 @@ class SourceDefinition:
     block: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def target_description(self) -> str:
+    def url_path_or_command(self) -> str:
         """The URL, path or command of the source, on one line."""
         import shlex
 
@@ -173,7 +173,7 @@ def load_source_definitions(workspace: Workspace) -> SourceDefinitions:
     """Read the sources. Mistakes in the file raise no errors; they are listed in `problems`."""
     from kbtui.workspace.jp_config import load_config_file
 
-    found = SourceDefinitions(problems=find_superseded_file_problems(workspace, SOURCES_FILE))
+    found = SourceDefinitions(problems=find_ignored_config_file_problems(workspace, SOURCES_FILE))
     path = get_sources_file_path(workspace)
 
     def add_source_file_problem(
@@ -350,7 +350,7 @@ def add_source(workspace: Workspace, name: str, block: Mapping[str, object]) -> 
         hint = "choose another name with --name"
         raise UsageError("the source already exists", where=name, hint=hint)
     source = parse_source_table(name, block)
-    _write_source_table(workspace, name, block)
+    _change_or_remove_source_table(workspace, name, block)
     return source
 
 
@@ -364,14 +364,14 @@ def edit_source(workspace: Workspace, name: str, changes: Mapping[str, object]) 
     source = parse_source_table(
         name, {key: value for key, value in block.items() if value is not None}
     )
-    _write_source_table(workspace, name, changes)
+    _change_or_remove_source_table(workspace, name, changes)
     return source
 
 
 def remove_source(workspace: Workspace, name: str) -> None:
     """Remove a source from `kb-sources.toml`. Raises `NothingFound` or `ConfigError`."""
     load_source_definitions(workspace).find_source(name)
-    _write_source_table(workspace, name, None)
+    _change_or_remove_source_table(workspace, name, None)
 
 
 def suggest_source_name(kind: str, what: str) -> str:
@@ -383,7 +383,7 @@ def suggest_source_name(kind: str, what: str) -> str:
     from contextlib import suppress
     from urllib.parse import urlsplit
 
-    from kbtui.knowledge.subject_files import make_safe_file_name
+    from kbtui.knowledge.subject_file_access import make_safe_file_name
 
     if kind == "url_crawl":
         with suppress(ValueError):  # an invalid URL is reported when the source is parsed
@@ -396,7 +396,7 @@ def suggest_source_name(kind: str, what: str) -> str:
     return plain[:40].rstrip("-._") or kind.replace("_", "-")
 
 
-def _write_source_table(
+def _change_or_remove_source_table(
     workspace: Workspace, name: str, changes: Mapping[str, object] | None
 ) -> None:
     """Set and remove keys of a source in the file. If `changes` is None, remove the source."""

@@ -30,7 +30,7 @@ from kbtui.sources.source_document_directory import (
     SourceDocumentStore,
     SourceRunContext,
 )
-from kbtui.userdata.user_data_store import SkippedDocument, SourceRunRecord, UserData
+from kbtui.userdata.user_data_store import SkippedAddressOrFile, SourceRunRecord, UserData
 from kbtui.workspace.paths import SOURCES_FILE, make_private_directory
 from kbtui.workspace.user_settings import load_settings
 
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 STOP_CHECK_SECONDS = 0.2
 
 
-class SourceAlreadyRunning(KbtuiError):
+class SourceAlreadyRunningError(KbtuiError):
     """Another run of the source has not ended yet."""
 
 
-class SourceNotApproved(ConfigError):
+class SourceNotApprovedError(ConfigError):
     """The user has not approved this version of the source."""
 
 
@@ -70,7 +70,7 @@ def run_source(
     source = load_source_definitions(workspace).find_source(name)
     userdata = UserData(workspace)
     if find_source_approval_time(workspace, userdata, source) is None:
-        raise SourceNotApproved(
+        raise SourceNotApprovedError(
             "the source is not approved, or has changed since its approval",
             where=f"{workspace.format_config_path(SOURCES_FILE)}: source.{name}",
             hint=f"review it with `kbtui source approve {name}`",
@@ -102,7 +102,7 @@ def run_source(
 def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
     """Lock a source until the `with` block or the process ends.
 
-    Raises `SourceAlreadyRunning` if the source is already locked.
+    Raises `SourceAlreadyRunningError` if the source is already locked.
     """
     make_private_directory(workspace.data_dir)
     path = workspace.data_dir / f"source-{name}.lock"
@@ -111,7 +111,7 @@ def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             message = "the source is already running"
-            raise SourceAlreadyRunning(message, where=f"source {name}") from error
+            raise SourceAlreadyRunningError(message, where=f"source {name}") from error
         yield
 
 
@@ -143,7 +143,7 @@ def _make_source_run_record(context: SourceRunContext, began: float) -> SourceRu
     directory = context.directory
     problems = (*context.problems, *directory.problems)
     has_worked = any(directory.counts.values())
-    skips = tuple(SkippedDocument(*skip) for skip in context.skips.items())
+    skips = tuple(SkippedAddressOrFile(*skip) for skip in context.skips.items())
     if skips and not (problems or has_worked or directory.documents):
         what, reason = skips[0]
         problems = (f"nothing could be fetched: {what}: {reason}",)
@@ -170,7 +170,7 @@ def read_source_document_directory(
     Raises `KbtuiError` if the source's topic is unknown or outside the workspace.
     """
     from kbtui.knowledge import load_knowledge
-    from kbtui.knowledge.subject_files import create_topic_directory
+    from kbtui.knowledge.subject_file_access import create_topic_directory
 
     knowledge = load_knowledge(workspace)
     topic = knowledge.resolve_topic(source.topic)

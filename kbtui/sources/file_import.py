@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.subject_files import (
+from kbtui.knowledge.subject_file_access import (
     BINARY_BYTES,
     format_file_text_for_assistant,
     make_safe_file_name,
@@ -129,7 +129,7 @@ async def _import_source_file(
         if run.memory.get(url, {}).get("stat") == mark and run.directory.is_stored_and_unedited(
             url
         ):
-            run.keep_unchanged_document(url)
+            run.record_unchanged_document(url)
             return
         kind = _CONTENT_TYPES_BY_EXTENSION.get(path.suffix.lower()) or _detect_file_content_type(
             path

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 from kbtui.errors import KbtuiError
 from kbtui.file_reading_and_writing import read_regular_file, remove_empty_directories
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
-from kbtui.knowledge.subject_files import (
+from kbtui.knowledge.subject_file_access import (
     create_directory_inside_workspace,
     make_safe_file_name,
     replace_file_text,
@@ -292,7 +292,7 @@ class SourceRunContext:
         except KbtuiError as error:
             self.record_failed_document(document.url, str(error), permanent=False)
 
-    def keep_unchanged_document(self, url: str) -> None:
+    def record_unchanged_document(self, url: str) -> None:
         """Record that a document has not changed. The facts from the previous run stay valid."""
         self.directory.mark_document_unchanged(url)
         self.new_memory[url] = self.memory.get(url, {})

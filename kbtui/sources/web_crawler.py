@@ -141,7 +141,7 @@ class WebCrawler:
         if found.status == 304:
             if not self._run.directory.is_stored_and_unedited(url):
                 raise FetchError("unexpected answer 304: the request was not conditional")
-            self._run.keep_unchanged_document(url)
+            self._run.record_unchanged_document(url)
             self._enqueue_links(self._run.memory.get(url, {}).get("links", []), depth)
             return
         if found.content_type in _XML:

@@ -26,7 +26,7 @@ from kbtui.tui.framework.dialogs import (
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import ClickableHintLine, StyledScreen
 from kbtui.tui.framework.tui_command_definition import format_fitting_key_hints
-from kbtui.tui.reader.reader_blocks import MARK_ROLES, make_mark_spans
+from kbtui.tui.reader.reader_blocks import MARK_ROLES, make_turn_mark_spans
 from kbtui.tui.tui_command_table import (
     Scope,
     find_key_label_of_command,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.topics_and_conversations import TopicsAndConversations
+    from kbtui.tui.topics_and_conversations_snapshot import TopicsAndConversations
     from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 
 _REMOVE = "remove"
@@ -274,7 +274,8 @@ class BookmarksScreen(BookmarksOrMarksScreen):
         note = sanitize_to_one_line(bookmark.note)
         below: list[Spans] = [[("  ", ""), (note, "")]] if bookmark.note else []
         below += [
-            [("  ", ""), *make_mark_spans(placed)] for placed in marks.get_marks(bookmark.ref)
+            [("  ", ""), *make_turn_mark_spans(placed)]
+            for placed in marks.get_marks_of_turn(bookmark.ref)
         ]
         return ListRow(bookmark.ref, left, [(ref, "dim")], below, data=bookmark)
 

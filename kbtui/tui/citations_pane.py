@@ -29,7 +29,7 @@ from kbtui.tui.navigation_target import (
     make_difference_target,
     make_navigation_target,
 )
-from kbtui.tui.reader.reader_blocks import make_mark_spans
+from kbtui.tui.reader.reader_blocks import make_turn_mark_spans
 from kbtui.tui.tui_command_table import make_key_bindings_of_scopes
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.citations import Citation
-    from kbtui.citations.citation_state import UnknownStateReason
+    from kbtui.citations.cited_text_comparison import UnknownStateReason
     from kbtui.citations.turn_activity import TurnActivity
     from kbtui.conversations.conversation_data_types import Conversation
     from kbtui.conversations.turn_marks import PlacedMark
@@ -131,14 +131,14 @@ class CitationsPane(BorderDrawingPane, Vertical):
         """The number of the turn for which the rows were made."""
         self._turn_timer: Timer | None = None
         self._is_visible = False
-        self._cited_line_forms: list[Spans] = []
+        self._citation_summary_forms: list[Spans] = []
         """The forms of the line that the reader shows about citations while this pane is hidden."""
 
     def compose(self) -> ComposeResult:
         yield self.list
 
     @property
-    def available_features(self) -> frozenset[str]:
+    def met_command_conditions(self) -> frozenset[str]:
         """The features of the selected row, which some commands need.
 
         The set contains "file" if the row opens a tool call, and "difference" if it cites a
@@ -278,11 +278,11 @@ class CitationsPane(BorderDrawingPane, Vertical):
 
     def on_show(self) -> None:
         self._is_visible = True
-        self._update_cited_line()
+        self._update_citation_summary_line()
 
     def on_hide(self) -> None:
         self._is_visible = False
-        self._update_cited_line()
+        self._update_citation_summary_line()
 
     def _update_citation_rows(self) -> None:
         self._turn_timer = None
@@ -313,17 +313,17 @@ class CitationsPane(BorderDrawingPane, Vertical):
             if not turns:
                 rows += self._make_explanation_rows("using", self._why_not_used)
         self.list.set_rows(rows)
-        self._update_cited_line()
+        self._update_citation_summary_line()
 
-    def _update_cited_line(self) -> None:
+    def _update_citation_summary_line(self) -> None:
         forms: list[Spans] = []
         if self._conversation is not None and not self._is_visible:
-            forms = self._make_cited_line_forms(self._conversation)
-        if forms != self._cited_line_forms:
-            self._cited_line_forms = forms
+            forms = self._make_citation_summary_forms(self._conversation)
+        if forms != self._citation_summary_forms:
+            self._citation_summary_forms = forms
             self.post_message(self.TurnCitationsLineChanged(forms))
 
-    def _make_cited_line_forms(self, conversation: Conversation) -> list[Spans]:
+    def _make_citation_summary_forms(self, conversation: Conversation) -> list[Spans]:
         """Return forms of a line such as "cited: learned api/errors", the longest first.
 
         Each cited subject, conversation and file is named once, a file without its directory.
@@ -349,7 +349,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
             change = state[0] if must_warn and state else ""
             texts.append((USE_NAMES.get(cite.how, cite.how), name, change))
         return [
-            _make_cited_line(cited, texts, has_words=has_words, has_folders=has_folders)
+            _make_citation_summary_line(cited, texts, has_words=has_words, has_folders=has_folders)
             for has_words, has_folders in ((True, True), (False, True), (False, False))
         ]
 
@@ -376,36 +376,36 @@ class CitationsPane(BorderDrawingPane, Vertical):
         They show counts, changed files, commands, and other calls that failed. Files that were only
         read are counted but not listed, because the list of citations contains them.
         """
-        from kbtui.tui.reader.tool_call_blocks import make_line_count_spans
+        from kbtui.tui.reader.tool_call_blocks import make_changed_line_count_spans
 
         summary = ", ".join(_describe_activity(activity))
         if not summary:
             return
 
-        def find_place(call: int | None) -> NavigationTarget:
+        def make_target_of_call(call: int | None) -> NavigationTarget:
             return make_navigation_target(make_conversation_ref(conversation, turn, call))
 
         yield make_heading_row("done", f"DONE IN TURN {turn}")
         yield from self._make_explanation_rows("done", summary)
         for path, actions in activity.group_changes_by_path().items():
-            counts = make_line_count_spans(actions)
+            counts = make_changed_line_count_spans(actions)
             name = sanitize_to_one_line(path)
             kinds = ", ".join(dict.fromkeys(one.kind for one in actions))
             below: Spans = [("  ", ""), (kinds, "dim")]
             if len(actions) > 1:
                 below.append((f" · {len(actions)} times", "dim"))
-            place = find_place(actions[0].call)
+            place = make_target_of_call(actions[0].call)
             yield ListRow(f"done:file:{path}", [(name, "path")], counts, [below], data=place)
         commands = {one.call for one in activity.commands}
         for number, run in enumerate(activity.commands):
             role = "error" if run.has_failed else "dim"
             text = sanitize_to_one_line(run.text[:300])
             spans: Spans = [("✗ " if run.has_failed else "$ ", role), (text, role)]
-            yield ListRow(f"done:command:{number}", spans, data=find_place(run.call))
+            yield ListRow(f"done:command:{number}", spans, data=make_target_of_call(run.call))
         for number, event in enumerate(activity.failures):
             if event.call not in commands:
                 spans = [("✗ ", "error"), (sanitize_to_one_line(event.name or "a tool"), "error")]
-                yield ListRow(f"done:failure:{number}", spans, data=find_place(event.call))
+                yield ListRow(f"done:failure:{number}", spans, data=make_target_of_call(event.call))
         yield ListRow("blank:done", [], selectable=False)
 
     def _make_cited_passage_row(self, number: int, cite: Citation) -> ListRow:
@@ -442,8 +442,8 @@ class CitationsPane(BorderDrawingPane, Vertical):
         described = map(_describe_citation_state, [outdated, *cites])
         state = next(filter(None, described), None)
         states: list[Spans] = [[("  ", ""), state]] if state else []
-        marks = self._marks_of_using.get_marks(cite.source) if self._marks_of_using else ()
-        states += [[("  ", ""), *make_mark_spans(mark)] for mark in marks]
+        marks = self._marks_of_using.get_marks_of_turn(cite.source) if self._marks_of_using else ()
+        states += [[("  ", ""), *make_turn_mark_spans(mark)] for mark in marks]
         place = make_navigation_target(parse_ref(cite.source))
         key = f"using:{number}:{cite.source}"
         self._cites_of_rows[key] = outdated
@@ -481,7 +481,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
 
     def _list_marks_of_turn(self, ref: str) -> Sequence[PlacedMark]:
         """Return the marks on a citing turn, or on a turn of the open conversation."""
-        if self._marks_of_using and (found := self._marks_of_using.get_marks(ref)):
+        if self._marks_of_using and (found := self._marks_of_using.get_marks_of_turn(ref)):
             return found
         turn, own = parse_ref(ref).turn, self._reader.document.marks
         if own is None or turn is None or self._conversation is None:
@@ -504,7 +504,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
             self.post_message(OpenTargetRequested(row.data))
 
 
-def _make_cited_line(
+def _make_citation_summary_line(
     cited: str, texts: list[tuple[str, str, str]], *, has_words: bool, has_folders: bool
 ) -> Spans:
     line: Spans = []

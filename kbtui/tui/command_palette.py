@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.topics_and_conversations import TopicsAndConversations
+    from kbtui.tui.topics_and_conversations_snapshot import TopicsAndConversations
 
 MAX_ITEMS = 100
 """The maximum number of items that the palette lists, except in a search for command ids."""
@@ -208,9 +208,9 @@ class CommandPaletteScreen(StyledScreen):
     def on_mount(self) -> None:
         self.input.focus()
         self._show_palette_items(find_command_palette_items(self._items, ""))
-        self._targets_worker.submit_call(self._find_targets, self._append_loaded_targets)
+        self._targets_worker.submit_call(self._find_targets, self._append_loaded_palette_items)
 
-    def _append_loaded_targets(self, targets: list[CommandPaletteItem]) -> None:
+    def _append_loaded_palette_items(self, targets: list[CommandPaletteItem]) -> None:
         self._items = [*self._items, *targets]
         if self.input.value:
             self._search_palette_items()

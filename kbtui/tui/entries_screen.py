@@ -51,7 +51,7 @@ from kbtui.tui.reader.reader_blocks import (
     LeftAndRightLineBlock,
     ParagraphBlock,
     make_heading,
-    make_mark_blocks,
+    make_turn_mark_blocks,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument, format_size
 from kbtui.tui.secondary_screen import ListDetailScreen
@@ -360,7 +360,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
             # Use a separate line: after the title, a narrow screen would cut the state.
             role = "warning" if citation.state in ("changed", "gone") else "dim"
             blocks.append(ParagraphBlock(f"{key}:state", [(f"  {state}", role)]))
-        blocks += make_mark_blocks(marks.get_marks(citation.source), "  ", f"{key}:")
+        blocks += make_turn_mark_blocks(marks.get_marks_of_turn(citation.source), "  ", f"{key}:")
     if len(citations) > MAX_CITATIONS:
         more = f"and {len(citations) - MAX_CITATIONS:,} more"
         blocks.append(ParagraphBlock("further", [(more, "dim")]))

@@ -28,7 +28,10 @@ from kbtui.tui.reader.reader_document import (
     ReaderDocument,
     format_characters_and_tokens,
 )
-from kbtui.tui.topics_and_conversations import find_news_since_visit, list_running_conversations
+from kbtui.tui.topics_and_conversations_snapshot import (
+    find_news_since_visit,
+    list_running_conversations,
+)
 from kbtui.tui.tui_command_table import (
     SCOPES,
     SCREENS,
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from kbtui.search.search_request_and_answer import Hit, RankExplanation, SearchLegRank
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command_definition import TuiCommand
-    from kbtui.tui.topics_and_conversations import (
+    from kbtui.tui.topics_and_conversations_snapshot import (
         LastVisit,
         TopicsAndConversations,
         TopicWithSubjects,
@@ -335,7 +338,7 @@ def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> ReaderD
     )
 
 
-def build_problem_document(
+def build_error_document(
     key: str, title: str, message: str, where: str | None = None, hint: str | None = None
 ) -> ReaderDocument:
     """Return the page that replaces a document that cannot be read."""
@@ -347,7 +350,7 @@ def build_problem_document(
     return document
 
 
-def build_passage_document(key: str, hit: Hit) -> ReaderDocument:
+def build_hit_preview_document(key: str, hit: Hit) -> ReaderDocument:
     """Return the preview of a hit in another workspace: where the hit is, and its passage."""
     where: Facts = [
         ("Project", [(sanitize_to_one_line(hit.project or ""), "")]),

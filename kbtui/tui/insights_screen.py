@@ -16,7 +16,7 @@ from kbtui.tui.reader.reader_blocks import (
     ParagraphBlock,
     ReaderBlock,
     make_heading,
-    make_mark_blocks,
+    make_turn_mark_blocks,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import SecondaryScreen
@@ -27,7 +27,7 @@ from kbtui.userdata.insights import (
     Insights,
     PeriodTokenStatistics,
     TitledTurnWithOutdatedCitations,
-    TokenCount,
+    TokenCountAndCost,
     collect_insights,
     draw_daily_searches_and_citations,
 )
@@ -173,7 +173,7 @@ def _iterate_outdated_turn_blocks(
     right: Spans = [(format_unix_time_as_day(turn.time), "dim")] if turn.time else []
     key = f"outdated:{turn.ref}"
     yield LeftAndRightLineBlock(key, left, right, link=turn.ref)
-    yield from make_mark_blocks(marks.get_marks(turn.ref), " " * 7, f"{key}:")
+    yield from make_turn_mark_blocks(marks.get_marks_of_turn(turn.ref), " " * 7, f"{key}:")
 
 
 def _make_token_sections(tokens: PeriodTokenStatistics) -> list[ReaderBlock]:
@@ -196,11 +196,11 @@ def _make_token_sections(tokens: PeriodTokenStatistics) -> list[ReaderBlock]:
     return blocks
 
 
-def _make_token_count_block(section: str, count: TokenCount) -> ReaderBlock:
+def _make_token_count_block(section: str, count: TokenCountAndCost) -> ReaderBlock:
     left: Spans = [(f"{count.usage.total_tokens or 0:>15,}  ", "number")]
     left += [(sanitize_to_one_line(count.title or count.name or "unknown"), "")]
     left += [(f"  {sanitize_to_one_line(count.name or '')}", "dim")] if count.title else []
-    right: Spans = [(", ".join(count.list_detail_phrases()), "dim")]
+    right: Spans = [(", ".join(count.list_token_count_phrases()), "dim")]
     key = f"{section}:{count.name}:{count.usage.is_estimate}"
     link = count.name if count.title is not None else None
     return LeftAndRightLineBlock(key, left, right, link=link)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.topics_and_conversations import (
+    from kbtui.tui.topics_and_conversations_snapshot import (
         LastVisit,
         TopicsAndConversations,
         TopicWithSubjects,
@@ -110,7 +110,7 @@ class LibraryPaneFilter(NamedTuple):
         return bool(self.words or self.without or self.parts)
 
     @property
-    def needs_tools_and_models(self) -> bool:
+    def needs_conversation_summaries(self) -> bool:
         """Whether a condition needs summaries of conversations.
 
         To make the summaries, kbtui reads all conversations.
@@ -356,7 +356,7 @@ def _make_folder_and_subject_rows(
     for path in iterate_unfolded_paths(topic, by_slug, state.is_row_unfolded):
         if path in by_slug:
             subject = by_slug[path]
-            is_new = state.visit is not None and state.visit.has_new_text(subject)
+            is_new = state.visit is not None and state.visit.has_subject_changed(subject)
             yield _make_subject_row(subject, contents.unreadable.get((topic, path)), is_new)
         else:
             key, folder = make_folder_row_key(topic, path), path[:-1].rpartition("/")[2]
@@ -450,7 +450,9 @@ def _make_conversations_section(
         yield _make_problem_row("conversations", text)
     if not contents.conversations:
         yield _make_note_row("no-talks", "none yet")
-    if (state.filter.needs_tools_and_models or state.sort == "turns") and (left := contents.unread):
+    if (state.filter.needs_conversation_summaries or state.sort == "turns") and (
+        left := contents.unread
+    ):
         yield _make_note_row("unread", f"reading {left:,} more conversations …")
     elif state.filter.is_waiting_for_lookup:
         yield _make_note_row("lookup", "looking up the filter in the index …")
@@ -507,7 +509,7 @@ class _ConversationRowMaker:
         self, contents: TopicsAndConversations, state: LibraryPaneChoices, present: datetime
     ) -> None:
         self._contents, self._state, self._present = contents, state, present
-        self._parts = contents.parts_by_conversation
+        self._parts = contents.part_conversations_by_parent
         names = (info.short_agent_name for info in contents.conversations)
         self._agent_width = max(map(len, names)) if contents.has_several_agents else 0
         """The width of the column that names the agents, or 0 if there is only one agent."""
@@ -619,7 +621,7 @@ class LibraryPane(BorderDrawingPane, Vertical):
     def on_mount(self) -> None:
         self.set_interval(UPDATE_SECONDS, self.update_date_labels)
 
-    def show_contents(self, contents: TopicsAndConversations) -> None:
+    def show_library_contents(self, contents: TopicsAndConversations) -> None:
         """Show a snapshot of the library. The selected row and the unfolded rows stay the same."""
         must_unfold = self.contents is None and not self._is_restored
         self.contents = contents
@@ -640,9 +642,9 @@ class LibraryPane(BorderDrawingPane, Vertical):
         return self._worker.has_pending_result
 
     @property
-    def needs_tools_and_models(self) -> bool:
+    def needs_conversation_summaries(self) -> bool:
         """Whether the filter or the sort order needs the summaries of conversations."""
-        return self.state.filter.needs_tools_and_models or self.state.sort == "turns"
+        return self.state.filter.needs_conversation_summaries or self.state.sort == "turns"
 
     def _unfold_topics_that_fit(self, contents: TopicsAndConversations) -> None:
         """Unfold each topic whose subjects still fit into the pane without scrolling."""
@@ -693,13 +695,13 @@ class LibraryPane(BorderDrawingPane, Vertical):
         if place.ref and place.ref.kind == "subject" and place.ref.slug:
             wanted = set(list_parent_row_keys(place.ref.topic or "", place.ref.slug))
         elif place.ref and place.ref.conversation:
-            wanted = set(self._list_parent_ids(place.ref.conversation))
+            wanted = set(self._list_ancestor_ids(place.ref.conversation))
         if not wanted <= self.state.unfolded:
             self.state.unfolded |= wanted
             self.update_library_rows(select=place.key)
         self.list.select_row(place.key)
 
-    def _list_parent_ids(self, conversation: str) -> list[str]:
+    def _list_ancestor_ids(self, conversation: str) -> list[str]:
         """Return the ids of a conversation's parent, the parent's parent, and so on."""
         parents: list[str] = []
         while self.contents and (info := self.contents.find_conversation(conversation)):
@@ -735,10 +737,10 @@ class LibraryPane(BorderDrawingPane, Vertical):
             return
         topic, _, path = row.key.removeprefix("folder:").partition("/")
         folders = reversed(list_parent_row_keys(topic, path))
-        next(filter(self.list.select_row, chain(folders, self._list_parent_ids(row.key))), None)
+        next(filter(self.list.select_row, chain(folders, self._list_ancestor_ids(row.key))), None)
 
     def _set_row_unfolded(self, key: str, unfolded: bool) -> None:
-        parts = self.contents.parts_by_conversation if self.contents else {}
+        parts = self.contents.part_conversations_by_parent if self.contents else {}
         if key.startswith(("topic:", "folder:")) or key in parts:
             (self.state.unfolded.add if unfolded else self.state.unfolded.discard)(key)
             self.update_library_rows()

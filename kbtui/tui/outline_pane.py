@@ -18,7 +18,7 @@ from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import Span, Spans, measure_cell_width
 from kbtui.tui.framework.styled_widget import BorderDrawingPane, LeftAndRightTextLine, PaneInput
 from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
-from kbtui.tui.reader.reader_blocks import make_mark_spans
+from kbtui.tui.reader.reader_blocks import make_turn_mark_spans
 from kbtui.tui.reader.reader_document import (
     OutlineEntry,
     find_outline_entry_at,
@@ -61,7 +61,7 @@ class OutlineColumn:
         return 2 + max(measure_cell_width([(text, "")]) for text in texts)
 
 
-class OutlineInput(PaneInput):
+class OutlineFilterInput(PaneInput):
     """The filter of the outline. In it, the arrow keys select rows of the list."""
 
     BINDINGS = make_list_movement_bindings("move_in_outline")
@@ -108,7 +108,7 @@ class OutlinePane(BorderDrawingPane, Vertical):
         self._head = LeftAndRightTextLine(id="outline-head")
         self.list = RowList("outline-list")
         self.list.can_focus = False
-        self.input = OutlineInput(id="outline-filter", compact=True)
+        self.input = OutlineFilterInput(id="outline-filter", compact=True)
         self._worker = LatestOnlyWorker(self)
         self._document: ReaderDocument | None = None
         self._entries: list[OutlineEntry] = []
@@ -129,7 +129,7 @@ class OutlinePane(BorderDrawingPane, Vertical):
         """Whether the rows of the open document are still being made."""
         return self._worker.has_pending_result
 
-    def remember_position(self) -> None:
+    def remember_reader_position(self) -> None:
         """Store the current position of the reader.
 
         If the user leaves the outline without a choice, the reader goes back to this position.
@@ -149,12 +149,12 @@ class OutlinePane(BorderDrawingPane, Vertical):
             self._worker.submit_call(make_outline, self._show_outline_entries, self._show_error)
         elif not is_known:
             self._columns = self._make_columns()
-            self._update_rows()
+            self._update_outline_rows()
 
     def _show_outline_entries(self, entries: list[OutlineEntry]) -> None:
         self._entries = entries
         self._columns = self._make_columns()
-        self._update_rows(select_current=not self.input.value)
+        self._update_outline_rows(select_current=not self.input.value)
         if self.input.value:
             self._filter_outline_or_go_to_turn(self.input.value)
 
@@ -162,12 +162,12 @@ class OutlinePane(BorderDrawingPane, Vertical):
         self.list.set_rows([], [(f"! {error}", "error")])
 
     def on_resize(self) -> None:
-        self._update_rows()
+        self._update_outline_rows()
 
     # rows
 
     def _list_matching_entries(self) -> list[OutlineEntry]:
-        if self._find_entry_of_number(self.input.value) is not None:
+        if self._find_entry_by_turn_number(self.input.value) is not None:
             return self._entries
         words = self.input.value.casefold().split()
         return [
@@ -186,7 +186,7 @@ class OutlinePane(BorderDrawingPane, Vertical):
         marks = self._document.marks if self._document else None
         return marks.by_turn.get(entry.turn.number, ()) if marks and entry.turn else ()
 
-    def _update_rows(self, *, select_current: bool = False) -> None:
+    def _update_outline_rows(self, *, select_current: bool = False) -> None:
         entries = self._list_matching_entries()
         width = self.list.scrollable_content_region.width - 2
         digits = len(str(len(self._entries)))
@@ -199,7 +199,7 @@ class OutlinePane(BorderDrawingPane, Vertical):
                 lead = (f"{entry.turn.number:>{digits}}  ", "turn")
             is_rewound = entry.turn is not None and entry.turn.is_rewound
             words = (entry.words or "no text", "dim" if is_rewound else "")
-            signs = [make_mark_spans(mark)[0] for mark in self._get_marks_on_turn(entry)]
+            signs = [make_turn_mark_spans(mark)[0] for mark in self._get_marks_on_turn(entry)]
             left: Spans = [lead, *signs, words]
             right: Spans = [
                 (f"{text:>{column.width}}", role)
@@ -219,7 +219,7 @@ class OutlinePane(BorderDrawingPane, Vertical):
             empty = "Reading …"
         elif not self._entries:
             empty = "This page has no turns and no headings. Esc closes the outline."
-        current = self._find_current_key() if select_current else None
+        current = self._find_entry_key_at_cursor() if select_current else None
         self.list.set_rows(rows, [(empty, "dim")], current)
 
     def _choose_columns(self, width: int) -> list[OutlineColumn]:
@@ -275,12 +275,12 @@ class OutlinePane(BorderDrawingPane, Vertical):
 
     # following the reader
 
-    def follow_reader(self) -> None:
+    def select_entry_at_reader_cursor(self) -> None:
         """Select the entry at the reader's cursor, unless the user is choosing an entry."""
-        if not self.input.has_focus and (key := self._find_current_key()):
+        if not self.input.has_focus and (key := self._find_entry_key_at_cursor()):
             self.list.select_row(key)
 
-    def _find_current_key(self) -> str | None:
+    def _find_entry_key_at_cursor(self) -> str | None:
         viewport = self._reader.viewport
         if self._document is not viewport.document or not viewport.document.blocks:
             return None
@@ -292,7 +292,7 @@ class OutlinePane(BorderDrawingPane, Vertical):
 
     # choosing an entry
 
-    def _find_entry_of_number(self, text: str) -> OutlineEntry | None:
+    def _find_entry_by_turn_number(self, text: str) -> OutlineEntry | None:
         """Return the entry of the turn whose number is `text`, or None.
 
         If `text` begins with a space, return None, because the user wants to filter by the number.
@@ -308,8 +308,8 @@ class OutlinePane(BorderDrawingPane, Vertical):
         self._filter_outline_or_go_to_turn(event.value)
 
     def _filter_outline_or_go_to_turn(self, text: str) -> None:
-        entry = self._find_entry_of_number(text)
-        self._update_rows()
+        entry = self._find_entry_by_turn_number(text)
+        self._update_outline_rows()
         if entry is None:
             return
         self.list.select_row(entry.key)
@@ -322,7 +322,11 @@ class OutlinePane(BorderDrawingPane, Vertical):
     def _preview_selected_entry(self, event: RowList.SelectedRowChanged) -> None:
         event.stop()
         is_browsing = self.input.has_focus and self._reader.region.width
-        if is_browsing and event.row is not None and event.row.key != self._find_current_key():
+        if (
+            is_browsing
+            and event.row is not None
+            and event.row.key != self._find_entry_key_at_cursor()
+        ):
             self.post_message(self.OutlineEntryChosen(event.row.data, preview=True))
 
     @on(Input.Submitted)

@@ -20,8 +20,8 @@ from kbtui.terminal_text import (
     KNOWLEDGE_CHANGED,
     LEG_NAMES,
     cut_to_width,
-    find_densest_match,
     find_excerpt_start,
+    find_start_of_densest_matches,
     format_counted_noun,
     format_parent_title_suffix,
     measure_text_width,
@@ -92,7 +92,7 @@ class SearchInput(CompletingInput):
 
     BINDINGS = make_list_movement_bindings("move_in_results")
 
-    class SelectionChanged(Message):
+    class InputTextSelectionChanged(Message):
         """The selection in the input changed."""
 
         def __init__(self, is_whole_query: bool, is_query_empty: bool) -> None:
@@ -103,7 +103,7 @@ class SearchInput(CompletingInput):
         """Report whether the whole query is selected."""
         length = len(self.value)
         is_whole = bool(length) and {selection.start, selection.end} == {0, length}
-        self.post_message(self.SelectionChanged(is_whole, not length))
+        self.post_message(self.InputTextSelectionChanged(is_whole, not length))
 
     recalled: str | None = None
     """The query of the history that the user has recalled; None after an edit or a move in the results."""
@@ -159,11 +159,11 @@ class SearchBar(Horizontal):
 
     def show_search_scope(self, all_projects: bool) -> None:
         """Show whether the input searches all projects or this workspace."""
-        self._show_scope_sign(all_projects)
+        self._show_search_scope_label(all_projects)
         entry = self.query_one("#search", SearchInput)
         entry.placeholder = PLACEHOLDER_OF_ALL_PROJECTS if all_projects else PLACEHOLDER
 
-    def _show_scope_sign(self, all_projects: bool) -> None:
+    def _show_search_scope_label(self, all_projects: bool) -> None:
         command = "search_all" if all_projects else "search"
         spans: Spans = [(find_key_label_of_command(command, get_configured_keys(self)), "key")]
         if all_projects:
@@ -173,7 +173,7 @@ class SearchBar(Horizontal):
 
     def compose(self) -> ComposeResult:
         """Yield the label of the key that starts a search, the input, and the workspace's name."""
-        self._show_scope_sign(False)
+        self._show_search_scope_label(False)
         yield self._sign
         yield SearchInput()
         name = LeftAndRightTextLine(id="workspace")
@@ -324,14 +324,14 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
 
     def _show_hits(self, empty: Spans | None = None, select: str | None = None) -> None:
         if self.answer:
-            rows = list(self._iterate_rows_of_groups(self.answer))
+            rows = list(self._iterate_hit_rows_by_entry(self.answer))
             self.list.set_rows(rows, empty, select=select)
             self._summary.set_edge_texts(*self._make_answer_summary(self.answer))
             self._request_more_hits_at_end()
         self.show_hit_position()
 
     @property
-    def can_load_more(self) -> bool:
+    def can_load_more_hits(self) -> bool:
         """Whether a search with a higher limit has more hits."""
         answer = self.answer
         return answer is not None and (len(answer.hits) < answer.total or answer.has_more)
@@ -341,7 +341,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         """The number of entries with hits, including hits beyond the limit of the search."""
         if self.answer is None:
             return 0
-        entries = {_identify_entry(hit) for hit in self.answer.hits}
+        entries = {_make_entry_key(hit) for hit in self.answer.hits}
         return max(len(entries), self.answer.total - len(self.answer.hits) + len(entries))
 
     @property
@@ -352,7 +352,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
 
     def _list_rows_of_hits(self) -> list[ListRow]:
         """Return the row of the best hit of each entry."""
-        rows = {_identify_entry(row.data): row for row in self.list.rows[::-1] if row.selectable}
+        rows = {_make_entry_key(row.data): row for row in self.list.rows[::-1] if row.selectable}
         return [*rows.values()][::-1]
 
     def select_hit(self, number: int) -> bool:
@@ -372,7 +372,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         text = ""
         if self.answer and self.answer.hits and not self.is_showing_suggestions:
             above = [row.data for row in self.list.rows[: self.list.index + 1] if row.selectable]
-            text = f"hit {len({*map(_identify_entry, above)}):,} of {self.hit_total_text}"
+            text = f"hit {len({*map(_make_entry_key, above)}):,} of {self.hit_total_text}"
             keys = get_configured_keys(self)
             key = find_key_label_of_command("go", keys)
             if isinstance(self.screen.focused, SearchInput):
@@ -382,21 +382,21 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
                 text += f" · {key} goes to a hit"
         self.border_subtitle = make_label_without_markup(text)
 
-    def _iterate_rows_of_groups(self, answer: SearchAnswer) -> Iterator[ListRow]:
+    def _iterate_hit_rows_by_entry(self, answer: SearchAnswer) -> Iterator[ListRow]:
         """Yield a row for the best hit of each entry.
 
         If an entry is unfolded, the rows of its other hits follow.
         """
         groups: dict[tuple[str | None, str], list[Hit]] = {}
-        for hit in _group_by_project(answer.hits):
-            groups.setdefault(_identify_entry(hit), []).append(hit)
+        for hit in _group_hits_by_project(answer.hits):
+            groups.setdefault(_make_entry_key(hit), []).append(hit)
         short_refs = answer.short_refs
         if self.passages is not None:
             short_refs = {**short_refs, **self.passages.short_refs}
             shown = {hit.chunk_id for hit in answer.hits}
             for hit in self.passages.hits:
-                if hit.chunk_id not in shown and _identify_entry(hit) in groups:
-                    groups[_identify_entry(hit)].append(hit)
+                if hit.chunk_id not in shown and _make_entry_key(hit) in groups:
+                    groups[_make_entry_key(hit)].append(hit)
         project = workspace = None
         digits = len(str(len(groups)))
         for number, (entry, hits) in enumerate(groups.items(), 1):
@@ -419,8 +419,8 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         row, answer = self.list.selected_row, self.answer
         if row is None or answer is None:
             return
-        entry = _identify_entry(row.data)
-        hits = [hit for hit in answer.hits if _identify_entry(hit) == entry]
+        entry = _make_entry_key(row.data)
+        hits = [hit for hit in answer.hits if _make_entry_key(hit) == entry]
         if entry in self._unfolded:
             self._unfolded.remove(entry)
             self._show_hits(select=hits[0].chunk_id)
@@ -432,7 +432,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
 
     def _request_more_hits_at_end(self) -> None:
         """If the list is scrolled near its end and there are more hits, post `MoreHitsRequested`."""
-        if self.answer and self.can_load_more and self.list.is_scrolled_near_end:
+        if self.answer and self.can_load_more_hits and self.list.is_scrolled_near_end:
             self.post_message(self.MoreHitsRequested())
 
     def show_search_wait_reason(self, reason: str) -> None:
@@ -481,12 +481,12 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
     def _make_answer_summary(self, answer: SearchAnswer) -> tuple[Spans, Spans]:
         shown = len(answer.hits)
         left: Spans = [(format_counted_noun(shown, "hit"), "")]
-        if self.can_load_more:
+        if self.can_load_more_hits:
             total = f"{answer.total:,}{'+' if answer.has_more else ''}"
             left = [(f"Top {shown} of {total}", "")]
             if shown < MAX_HITS:
                 left.append((" · ↓ for more", "dim"))
-        elif entries := len({_identify_entry(hit) for hit in answer.hits}):
+        elif entries := len({_make_entry_key(hit) for hit in answer.hits}):
             passages = answer.total + answer.left_out
             if passages > entries:
                 left.append((f" · {passages:,} passages", "dim"))
@@ -511,12 +511,12 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
 
         The row is shown below the row of the best hit, and has no title.
         """
-        width, where = self._measure_hit_row(hit, ref)
+        width, where = self._get_hit_width_and_place(hit, ref)
         first, *others = make_hit_excerpt(hit, width - len(where) - 2, 1) or [[]]
         left: Spans = [("  │ ", "dim"), *first]
         return ListRow(hit.chunk_id, left, [(where, "dim")], others, data=hit)
 
-    def _measure_hit_row(self, hit: Hit, ref: str) -> tuple[int, str]:
+    def _get_hit_width_and_place(self, hit: Hit, ref: str) -> tuple[int, str]:
         """Return the number of cells for the text of a hit, and a text with the place of the hit.
 
         For a hit in a conversation, the place is its role, turn and date. For a hit in a subject, it
@@ -536,7 +536,11 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         """
         mark = ("◆ ", "accent") if hit.kind == "subject" else ("▌ ", "user")
         # Put the signs before the title, because a narrow row cuts the text after the title.
-        title: Spans = [mark, *_list_mark_signs(hit), (sanitize_to_one_line(hit.title), "strong")]
+        title: Spans = [
+            mark,
+            *_make_turn_mark_signs(hit),
+            (sanitize_to_one_line(hit.title), "strong"),
+        ]
         title.append((format_parent_title_suffix(hit.parent_title, hit.parent_id), "dim"))
         if hit.rewound:
             title.append((" rewound", "warning"))
@@ -546,8 +550,8 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         if hit.freshness == "changed":
             title.append((" changed after indexing", "warning"))
         if workspace:
-            title.append((f" in {_shorten_home(workspace)}", "dim"))
-        width, where = self._measure_hit_row(hit, ref)
+            title.append((f" in {_abbreviate_home_directory(workspace)}", "dim"))
+        width, where = self._get_hit_width_and_place(hit, ref)
         lines = 1 if hit.answer else 2
         below: list[Spans] = [[("  ", ""), *line] for line in make_hit_excerpt(hit, width, lines)]
         if hit.answer:
@@ -578,7 +582,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
             self.post_message(self.HitOpened(row.data, preview=False))
 
 
-def _identify_entry(hit: Hit) -> tuple[str | None, str]:
+def _make_entry_key(hit: Hit) -> tuple[str | None, str]:
     """Return a value that identifies the entry of a hit.
 
     An entry id alone is not enough, because two projects can have entries with the same id.
@@ -586,7 +590,7 @@ def _identify_entry(hit: Hit) -> tuple[str | None, str]:
     return hit.project, hit.entry_id
 
 
-def _group_by_project(hits: Sequence[Hit]) -> list[Hit]:
+def _group_hits_by_project(hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits project by project, in the order of the best hit of each project."""
     first: dict[str | None, int] = {}
     for hit in hits:
@@ -597,10 +601,12 @@ def _group_by_project(hits: Sequence[Hit]) -> list[Hit]:
 def _make_project_row(hit: Hit) -> ListRow:
     """Return the heading of a project, with the workspace of its best hit."""
     name = sanitize_to_one_line(hit.project or "")
-    return make_heading_row(f"project:{name}", name, _shorten_home(hit.workspace or ""))
+    return make_heading_row(
+        f"project:{name}", name, _abbreviate_home_directory(hit.workspace or "")
+    )
 
 
-def _shorten_home(path: str) -> str:
+def _abbreviate_home_directory(path: str) -> str:
     """Return a path for the screen, with `~` for the user's home directory."""
     home = get_user_home().rstrip("/")
     is_inside = bool(home) and path.startswith(f"{home}/")
@@ -620,10 +626,12 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     text, matches = remove_repeated_title(text, matches, hit.title)
     if hit.role not in ("tool-call", "tool-result"):
         # Removing Markdown marks from a long text is slow, so stop soon after the end of the excerpt.
-        reach = find_densest_match(text, matches, width * lines) + width * (lines + 4) + 400
-        from kbtui.tui.reader.markdown_layout import strip_markdown_marks
+        reach = (
+            find_start_of_densest_matches(text, matches, width * lines) + width * (lines + 4) + 400
+        )
+        from kbtui.tui.reader.markdown_layout import strip_markdown_markup
 
-        text, matches = strip_markdown_marks(text, matches, reach)
+        text, matches = strip_markdown_markup(text, matches, reach)
     spans: Spans = []
     position = 0
     for start, end in matches:
@@ -636,7 +644,7 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     made = _lay_out_excerpt(spans, begin, width, lines)
     if matches and not any(role == "found" for line in made for _, role in line):
         # Wide characters and long words leave less room than counted: begin with the match.
-        begin = find_densest_match(text, matches, width * lines)
+        begin = find_start_of_densest_matches(text, matches, width * lines)
         made = _lay_out_excerpt(spans, begin, width, lines)
     return made
 
@@ -670,7 +678,7 @@ def _collapse_spaces(spans: Spans) -> Spans:
     return flat
 
 
-def _list_mark_signs(hit: Hit) -> Spans:
+def _make_turn_mark_signs(hit: Hit) -> Spans:
     if not hit.marks:
         return []
     from kbtui.conversations.turn_marks import MARK_SIGNS

@@ -292,7 +292,7 @@ class SecondaryScreen(StyledScreen):
 
         `forms` are forms of the line, the longest first. The first one that fits is shown.
         """
-        self.query_one("#totals", LeftAndRightTextLine).set_line_forms([*forms])
+        self.query_one("#totals", LeftAndRightTextLine).set_line_variants([*forms])
 
     def format_error_on_one_line(self, error: Exception) -> str:
         """Return an error on one line, with paths relative to the workspace."""

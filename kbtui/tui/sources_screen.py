@@ -122,7 +122,7 @@ def make_source_rows(
         source = state.source
         left: Spans = [
             (source.name, "strong"),
-            (f"  {sanitize_to_one_line(source.target_description)}", "dim"),
+            (f"  {sanitize_to_one_line(source.url_path_or_command)}", "dim"),
         ]
         right: Spans = [(f"{source.kind} → {sanitize_to_one_line(source.topic)}", "dim")]
         if source.name in running:
@@ -199,7 +199,7 @@ def make_source_details(state: SourceStatus, now: datetime) -> ReaderDocument:
         schedule.append((f"  next run {_format_unix_time(state.due, now)}", "key"))
     facts: list[tuple[str, Spans]] = [
         ("kind", [(source.kind, "")]),
-        ("fetches", [(sanitize_to_one_line(source.target_description), "")]),
+        ("fetches", [(sanitize_to_one_line(source.url_path_or_command), "")]),
         ("into", [(sanitize_to_one_line(state.folder), "")]),
         ("runs", schedule),
         ("approved", approved),
@@ -663,18 +663,19 @@ class SourcesScreen(ListDetailScreen):
     def _ask_to_remove_source(self, name: str, count: int) -> None:
         from kbtui.sources.document_source_runner import remove_source_and_documents
 
-        def report_removal(problems: list[str]) -> None:
+        def report_source_removal(problems: list[str]) -> None:
             if problems:
                 self.show_message(f"removed {name}. {' '.join(problems)}", "warning")
             else:
                 self.show_message(f"removed {name}", "inserted")
             self.action_reload()
 
-        def remove_if_confirmed(answer: str | None) -> None:
+        def remove_source_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 workspace, keep = self.library.workspace, answer in "ky"
                 self.run_in_thread(
-                    lambda: remove_source_and_documents(workspace, name, keep=keep), report_removal
+                    lambda: remove_source_and_documents(workspace, name, keep=keep),
+                    report_source_removal,
                 )
 
         answers = {"y": "remove it"}
@@ -683,7 +684,7 @@ class SourcesScreen(ListDetailScreen):
             keep, delete = f"remove it, but keep its {documents}", f"remove it and its {documents}"
             answers = {"k": keep, "d": delete}
         dialog = ConfirmDialog(f"Remove the source {name}?", answers)
-        self.app.push_screen(dialog, remove_if_confirmed)
+        self.app.push_screen(dialog, remove_source_if_confirmed)
 
     def action_back(self) -> None:
         if self.approving is not None or self.is_detail_pane_focused:

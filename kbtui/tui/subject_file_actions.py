@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError, UsageError, format_error_on_one_line
 from kbtui.knowledge import subject_editing
 from kbtui.knowledge.front_matter import split_front_matter
-from kbtui.knowledge.subject_files import make_safe_file_name
+from kbtui.knowledge.subject_file_access import make_safe_file_name
 from kbtui.tui.browser_and_clipboard import run_in_terminal
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
@@ -172,7 +172,7 @@ class SubjectFileActions:
         self._worker.submit_call(find_subject, self._ask_to_trash_subject, self._show_error)
 
     def _ask_to_trash_subject(self, subject: Subject) -> None:
-        def trash_if_confirmed(answer: str | None) -> None:
+        def trash_subject_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 self._worker.submit_call(
                     partial(subject_editing.move_subject_to_trash, subject),
@@ -181,7 +181,9 @@ class SubjectFileActions:
                 )
 
         question = f"Move {subject.ref} ({subject.path}) to the trash?"
-        self._screen.app.push_screen(ConfirmDialog(question, {"y": "move it"}), trash_if_confirmed)
+        self._screen.app.push_screen(
+            ConfirmDialog(question, {"y": "move it"}), trash_subject_if_confirmed
+        )
 
     def _ask_to_delete_subject(self, subject: Subject, error: Exception) -> None:
         def delete_subject_if_confirmed(answer: str | None) -> None:

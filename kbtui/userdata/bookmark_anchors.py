@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.conversations.turn_marks import (
     MarkAnchor,
-    find_places_of_anchors,
+    find_places_of_turn_anchors,
     make_turn_or_call_anchor,
 )
 from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
@@ -85,12 +85,12 @@ class BookmarkAnchors:
             info = find_conversation(self._workspace, conversation_id)
         except KbtuiError:
             return False
-        stored = self._load_anchors(map(str, refs))
+        stored = self._load_bookmark_anchors(map(str, refs))
         if all(str(ref) in stored and stored[str(ref)].signature == info.signature for ref in refs):
             return False
         conversation = load_conversation(info)
         anchors = {name: one.anchor for name, one in stored.items() if one.anchor is not None}
-        places = find_places_of_anchors(conversation, anchors)
+        places = find_places_of_turn_anchors(conversation, anchors)
         now: dict[str, _StoredBookmarkAnchor] = {}
         moves: dict[str, str] = {}
         for ref in refs:
@@ -112,7 +112,7 @@ class BookmarkAnchors:
         self._save_bookmark_anchors(stored, now)
         return bool(moves)
 
-    def _load_anchors(self, names: Iterable[str]) -> dict[str, _StoredBookmarkAnchor]:
+    def _load_bookmark_anchors(self, names: Iterable[str]) -> dict[str, _StoredBookmarkAnchor]:
         wanted = set(names)
         rows = self._file.select_rows("SELECT ref, signature, anchor FROM anchors")
         found = {}
@@ -124,12 +124,12 @@ class BookmarkAnchors:
                 )
         return found
 
-    def read_anchors(self) -> dict[str, MarkAnchor]:
+    def read_bookmark_anchors(self) -> dict[str, MarkAnchor]:
         """Map the reference of each bookmark to the bookmark's anchor. Raises `WorkspaceError`."""
-        stored = self._load_anchors(one.ref for one in self._userdata.list_bookmarks())
+        stored = self._load_bookmark_anchors(one.ref for one in self._userdata.list_bookmarks())
         return {name: one.anchor for name, one in stored.items() if one.anchor is not None}
 
-    def add_imported_anchors(self, anchors: Mapping[str, MarkAnchor]) -> None:
+    def add_imported_bookmark_anchors(self, anchors: Mapping[str, MarkAnchor]) -> None:
         """Store the anchors of bookmarks from another machine. Raises `WorkspaceError`.
 
         `anchors` maps the reference of each bookmark to the bookmark's anchor.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_data_types import (
-    ConversationUsage,
+    TokenUsage,
     sum_token_usage,
     sum_token_usage_by_model,
 )
@@ -43,23 +43,23 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 @dataclass
-class TokenCount:
+class TokenCountAndCost:
     """The tokens of a day, agent, model, project or subject, and their cost.
 
     * `turns` is the number of turns that used the tokens.
     * `cost` is None if no model's price is known.
     * If `is_cost_partial` is true, `cost` leaves out models without a known price. If an agent only
-      estimated some tokens, a separate `TokenCount` has these tokens.
+      estimated some tokens, a separate `TokenCountAndCost` has these tokens.
     """
 
     name: str | None
-    usage: ConversationUsage
+    usage: TokenUsage
     turns: int
     cost: float | None = None
     is_cost_partial: bool = False
     title: str | None = None
 
-    def list_detail_phrases(self) -> list[str]:
+    def list_token_count_phrases(self) -> list[str]:
         """Return phrases such as `3 turns`: the number of turns, the output tokens and the cost."""
         remarks = [format_counted_noun(self.turns, "turn")]
         remarks.append(f"{self.usage.output_tokens or 0:,} output tokens")
@@ -91,11 +91,11 @@ class PeriodTokenStatistics:
     earlier day on which tokens were used.
     """
 
-    by_day: list[TokenCount] = field(default_factory=list)
-    by_agent: list[TokenCount] = field(default_factory=list)
-    by_model: list[TokenCount] = field(default_factory=list)
-    by_project: list[TokenCount] = field(default_factory=list)
-    subjects: list[TokenCount] = field(default_factory=list)
+    by_day: list[TokenCountAndCost] = field(default_factory=list)
+    by_agent: list[TokenCountAndCost] = field(default_factory=list)
+    by_model: list[TokenCountAndCost] = field(default_factory=list)
+    by_project: list[TokenCountAndCost] = field(default_factory=list)
+    subjects: list[TokenCountAndCost] = field(default_factory=list)
     day_before: str | None = None
 
     def as_json(self) -> dict[str, object]:
@@ -106,7 +106,7 @@ class PeriodTokenStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class _TurnUsage:
+class _TurnTokenUsage:
     """The tokens that a turn used with one model."""
 
     conversation: str
@@ -115,7 +115,7 @@ class _TurnUsage:
     project: str | None
     time: float | None
     agent: str
-    usage: ConversationUsage
+    usage: TokenUsage
 
 
 def collect_token_statistics(
@@ -176,7 +176,9 @@ def _find_last_day_with_tokens_before(db: sqlite3.Connection, since: float) -> s
     return None if latest is None else format_unix_time_as_day(latest)
 
 
-def _iterate_turn_usage(db: sqlite3.Connection, since: float, until: float) -> Iterator[_TurnUsage]:
+def _iterate_turn_usage(
+    db: sqlite3.Connection, since: float, until: float
+) -> Iterator[_TurnTokenUsage]:
     """Yield the tokens that each turn used with each model.
 
     A turn that was copied into another session is counted only once.
@@ -194,28 +196,28 @@ def _iterate_turn_usage(db: sqlite3.Connection, since: float, until: float) -> I
         if started is not None and key in seen:
             continue
         seen.add(key)
-        usage = ConversationUsage(*counts[:-1])._replace(is_estimate=bool(counts[-1]))
-        yield _TurnUsage(conversation, turn, model, project, started, agent, usage)
+        usage = TokenUsage(*counts[:-1])._replace(is_estimate=bool(counts[-1]))
+        yield _TurnTokenUsage(conversation, turn, model, project, started, agent, usage)
 
 
 def _sum_tokens_by_name(
-    named: Iterable[tuple[str | None, _TurnUsage]], prices: ModelPrices
-) -> list[TokenCount]:
+    named: Iterable[tuple[str | None, _TurnTokenUsage]], prices: ModelPrices
+) -> list[TokenCountAndCost]:
     """Return the total tokens of each name, largest first.
 
     If some tokens of a name are only estimated, they have a separate total.
     """
-    groups: dict[tuple[str | None, bool], list[_TurnUsage]] = defaultdict(list)
+    groups: dict[tuple[str | None, bool], list[_TurnTokenUsage]] = defaultdict(list)
     for name, one in named:
         groups[name, one.usage.is_estimate].append(one)
     found = []
     for (name, _), members in groups.items():
         by_model = sum_token_usage_by_model((one.model, one.usage) for one in members)
         cost, unpriced = prices.compute_cost(by_model)
-        total = sum_token_usage(by_model.values()) or ConversationUsage()
+        total = sum_token_usage(by_model.values()) or TokenUsage()
         turns = len({(one.conversation, one.turn) for one in members})
         is_partial = cost is not None and bool(unpriced)
-        found.append(TokenCount(name, total, turns, cost, is_partial))
+        found.append(TokenCountAndCost(name, total, turns, cost, is_partial))
     found.sort(key=lambda one: (-(one.usage.total_tokens or 0), one.name or ""))
     return found
 
@@ -309,7 +311,7 @@ class Insights:
             "stale_but_cited": [use.as_json() for use in self.stale],
             "outdated_turns_total": self.outdated_turns_total,
             "outdated_turns": [
-                turn.as_json() | self.marks.make_json_fields(turn.ref)
+                turn.as_json() | self.marks.make_turn_marks_json_fields(turn.ref)
                 for turn in self.outdated_turns
             ],
             "by_day": [

@@ -46,7 +46,7 @@ class MarksOfTurns(NamedTuple):
     by_turn: Mapping[tuple[str, int], Sequence[PlacedMark]] = {}
     notice: Notice | None = None
 
-    def get_marks(self, ref: str) -> Sequence[PlacedMark]:
+    def get_marks_of_turn(self, ref: str) -> Sequence[PlacedMark]:
         """Return the marks on the turn that `ref` names.
 
         If `ref` names a call, the result has the marks on the turn with the call. For any other
@@ -57,18 +57,18 @@ class MarksOfTurns(NamedTuple):
         key = _parse_turn_of_reference(ref)
         return self.by_turn.get(key, ()) if key else ()
 
-    def get_labels(self, ref: str) -> list[str]:
+    def get_mark_labels_of_turn(self, ref: str) -> list[str]:
         """Return the marks on the turn that `ref` names, each as one line.
 
         The lines are safe for a terminal.
         """
-        return [mark.label_in_turn for mark in self.get_marks(ref)]
+        return [mark.label_in_turn for mark in self.get_marks_of_turn(ref)]
 
-    def make_json_fields(self, ref: str) -> dict[str, list[MarkFactsJson]]:
+    def make_turn_marks_json_fields(self, ref: str) -> dict[str, list[MarkFactsJson]]:
         """Return `{"marks": […]}` with the marks on the turn that `ref` names; {} without marks."""
         from kbtui.conversations.turn_marks import make_mark_json_fields
 
-        return make_mark_json_fields(self.get_marks(ref))
+        return make_mark_json_fields(self.get_marks_of_turn(ref))
 
 
 def find_marks_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTurns:

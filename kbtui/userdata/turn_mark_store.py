@@ -15,7 +15,7 @@ from kbtui.conversations.turn_marks import (
     PlacedMark,
     find_mark_places,
     find_superseding_target_places,
-    make_mark,
+    make_turn_mark,
     make_turn_or_call_anchor,
 )
 from kbtui.errors import KbtuiError, NothingFound, UsageError
@@ -101,7 +101,7 @@ class MarkStore:
 
         conversation = self._load_conversation(ref.conversation or "")
         check_turn_and_call_exist(conversation, ref)
-        mark = make_mark(
+        mark = make_turn_mark(
             conversation,
             ref,
             state,
@@ -215,7 +215,7 @@ class MarkStore:
         for name in dict.fromkeys(mark.conversation for mark in marks):
             try:
                 own = tuple(one for one in marks if one.conversation == name)
-                found, is_whole = self._find_places(name, own)
+                found, is_whole = self._find_mark_places(name, own)
                 places |= found
                 problems[name] = "text" if is_whole else "unreadable"
             except KbtuiError:
@@ -242,7 +242,9 @@ class MarkStore:
         found: dict[str, tuple[Mark, TargetProblem]] = {}
         for name, own in by_conversation.items():
             try:
-                places: Mapping[str, MarkedTextPlace] = self._find_places(name, tuple(own), True)[0]
+                places: Mapping[str, MarkedTextPlace] = self._find_mark_places(
+                    name, tuple(own), True
+                )[0]
             except KbtuiError:
                 places = {}
             for mark in own:
@@ -303,7 +305,7 @@ class MarkStore:
         try:
             marks = self.list_marks(conversation.info.id)
         except KbtuiError as error:
-            return ConversationMarks(notice=_make_unreadable_notice(error))
+            return ConversationMarks(notice=_make_mark_read_error_notice(error))
         return ConversationMarks(
             self._group_marks_by_turn(marks, find_mark_places(conversation, marks))
         )
@@ -322,13 +324,15 @@ class MarkStore:
         try:
             marks = self.list_marks()
         except KbtuiError as error:
-            return {}, _make_unreadable_notice(error)
+            return {}, _make_mark_read_error_notice(error)
         for mark in marks:
             if mark.conversation in wanted:
                 by_conversation.setdefault(mark.conversation, []).append(mark)
         for name, own in by_conversation.items():
             try:
-                by_turn = self._group_marks_by_turn(own, self._find_places(name, tuple(own))[0])
+                by_turn = self._group_marks_by_turn(
+                    own, self._find_mark_places(name, tuple(own))[0]
+                )
             except KbtuiError:
                 continue
             found |= {(name, turn): marks for turn, marks in by_turn.items()}
@@ -347,7 +351,7 @@ class MarkStore:
             found.setdefault(place.turn, []).append(PlacedMark(mark, place, "", problem))
         return found
 
-    def _find_places(
+    def _find_mark_places(
         self, name: str, marks: tuple[Mark, ...], of_targets: bool = False
     ) -> tuple[Mapping[str, MarkedTextPlace], bool]:
         """Map the ids of marks to the places of the marked texts in one conversation.
@@ -359,7 +363,7 @@ class MarkStore:
         from kbtui.conversations.conversation_repository import find_conversation
 
         info = find_conversation(self._workspace, name)
-        return _find_places_in_files(self._workspace, name, info.signature, marks, of_targets)
+        return _find_mark_places_in_files(self._workspace, name, info.signature, marks, of_targets)
 
     def _load_conversation(self, conversation: str) -> Conversation:
         from kbtui.conversations.conversation_repository import find_conversation, load_conversation
@@ -368,7 +372,7 @@ class MarkStore:
 
 
 @lru_cache(maxsize=32)
-def _find_places_in_files(
+def _find_mark_places_in_files(
     workspace: Workspace, name: str, signature: str, marks: tuple[Mark, ...], of_targets: bool
 ) -> tuple[Mapping[str, MarkedTextPlace], bool]:
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
@@ -383,6 +387,6 @@ def _write_mark(db: sqlite3.Connection, mark: Mark) -> None:
     db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?)", row)
 
 
-def _make_unreadable_notice(error: KbtuiError) -> Notice:
+def _make_mark_read_error_notice(error: KbtuiError) -> Notice:
     where, hint = str(error.where or ""), error.hint
     return Notice("marks_unreadable", {"detail": error.message, "where": where, "hint": hint})

@@ -18,7 +18,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
-from kbtui.conversations.formats.kept_session_file import is_kept_file, iterate_kept_file_blocks
+from kbtui.conversations.formats.kept_session_file import (
+    has_kept_session_file_name,
+    iterate_kept_session_file_blocks,
+)
 from kbtui.conversations.session_archive import (
     KeptSession,
     find_session_copy_damage,
@@ -31,10 +34,10 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.userdata.user_data_records import (
     RECORD_KINDS,
     UserDataRecord,
-    check_record_fields,
+    check_user_record_fields,
     is_record_identifier,
     is_unix_time,
-    parse_record,
+    parse_user_record,
 )
 
 if TYPE_CHECKING:
@@ -148,7 +151,7 @@ def write_user_data_file(target: IO[bytes], data: ExportedUserData) -> list[Expo
             continue
         writer.write_line({"kind": "workspace", **header})
         for record in records:
-            if reason := _find_record_problem(record):
+            if reason := _find_record_export_problem(record):
                 left_out.append(ExportOmission(f"{record.kind} {record.id!r}", reason))
             else:
                 writer.write_line(record.as_json())
@@ -183,12 +186,12 @@ def write_user_data_file(target: IO[bytes], data: ExportedUserData) -> list[Expo
     return left_out
 
 
-def _find_record_problem(record: UserDataRecord) -> str | None:
+def _find_record_export_problem(record: UserDataRecord) -> str | None:
     """Return the reason why a record cannot be exported, or None."""
     try:
         line = _format_export_line(record.as_json())
         if len(line) <= MAX_LINE_BYTES:
-            parse_record(orjson.loads(line))
+            parse_user_record(orjson.loads(line))
             return None
     except UnicodeEncodeError:
         pass
@@ -220,12 +223,12 @@ class UserDataFileReader:
         Raises `UsageError` with the line if anything in the file is wrong, and `OSError` if the file
         cannot be read or a copy cannot be written.
         """
-        self._check_header(self._read_line())
+        self._check_export_header(self._read_line())
         sections: dict[str, Callable[[dict[str, Any]], None]] = {
             "workspace": self._add_workspace,
             **dict.fromkeys(RECORD_KINDS, self._add_record),
-            "bookmark_anchor": self._add_anchor,
-            "kept_removal": self._add_kept_removal,
+            "bookmark_anchor": self._add_bookmark_anchor,
+            "kept_removal": self._add_kept_session_removal,
             "kept_session": self._add_kept_session,
             "copy": self._add_session_copy,
         }
@@ -235,22 +238,24 @@ class UserDataFileReader:
             shape = self._read_line()
             kind = shape.get("kind")
             if kind == "end":
-                self._check_end(shape, *before)
+                self._check_export_end(shape, *before)
                 return self._data
             add = sections.get(kind) if isinstance(kind, str) else None
             if add is None:
-                raise self._make_error("the line is of an unknown kind")
+                raise self._make_import_error("the line is of an unknown kind")
             record_bytes += len(orjson.dumps(shape))
             if record_bytes > MAX_RECORD_BYTES:
-                raise self._make_error(f"the records have more than {MAX_RECORD_BYTES:,} bytes")
+                raise self._make_import_error(
+                    f"the records have more than {MAX_RECORD_BYTES:,} bytes"
+                )
             try:
                 add(shape)
             except ValueError as error:
-                raise self._make_error(str(error)) from error
+                raise self._make_import_error(str(error)) from error
             except TypeError as error:
-                raise self._make_error("the line has too few or too many values") from error
+                raise self._make_import_error("the line has too few or too many values") from error
 
-    def _make_error(self, reason: str, hint: str = _EXPORT_AGAIN) -> UsageError:
+    def _make_import_error(self, reason: str, hint: str = _EXPORT_AGAIN) -> UsageError:
         message = f"{reason}; nothing was imported"
         return UsageError(message, where=f"{self._where}:{self._number}", hint=hint)
 
@@ -258,7 +263,7 @@ class UserDataFileReader:
         line = self._source.readline(MAX_LINE_BYTES + 1)
         self._number += 1
         if self._number > 1 and not line.endswith(b"\n") and len(line) <= MAX_LINE_BYTES:
-            raise self._make_error("the file ends too early: a part of it is missing")
+            raise self._make_import_error("the file ends too early: a part of it is missing")
         try:
             if len(line) > MAX_LINE_BYTES:
                 raise ValueError("the line is too long")
@@ -269,36 +274,38 @@ class UserDataFileReader:
             if self._number == 1:
                 raise self._make_export_header_error() from error
             reason = "the line is not valid JSON" if "line 1" in str(error) else str(error)
-            raise self._make_error(reason) from error
+            raise self._make_import_error(reason) from error
         self._digest.update(line)
         return shape
 
     def _make_export_header_error(self) -> UsageError:
         hint = "name a file that `kbtui data export` wrote"
-        return self._make_error("this is not exported user data", hint)
+        return self._make_import_error("this is not exported user data", hint)
 
-    def _check_header(self, shape: dict[str, Any]) -> None:
+    def _check_export_header(self, shape: dict[str, Any]) -> None:
         version = shape.get("version")
         if shape.get("kind") != "kbtui_data" or type(version) is not int:
             raise self._make_export_header_error()
         if version != FORMAT_VERSION:
             reason = f"the file has format {version}, but this version of kbtui reads format {FORMAT_VERSION}"
-            raise self._make_error(reason, "update kbtui on this machine")
+            raise self._make_import_error(reason, "update kbtui on this machine")
 
-    def _check_end(self, shape: dict[str, Any], sha256: str, lines: int) -> None:
+    def _check_export_end(self, shape: dict[str, Any], sha256: str, lines: int) -> None:
         if shape != {"kind": "end", "lines": lines, "sha256": sha256}:
             hint = f"{_EXPORT_AGAIN}; after a merge conflict in Git, take one of the two versions"
-            raise self._make_error("the file was changed after it was written, or is damaged", hint)
+            raise self._make_import_error(
+                "the file was changed after it was written, or is damaged", hint
+            )
         if self._source.read(1):
             self._number += 1
-            raise self._make_error("there is text after the end of the data")
+            raise self._make_import_error("there is text after the end of the data")
         if missing := sorted(self._sizes_of_copies.keys() - self._kept_sizes.keys()):
-            raise self._make_error(f"the copy {missing[0]} of a kept session is missing")
+            raise self._make_import_error(f"the copy {missing[0]} of a kept session is missing")
         self._data.kept = [
             replace(one, kept_size=self._kept_sizes[one.file_name]) for one in self._data.kept
         ]
 
-    def _check_is_new(self, *key: str) -> None:
+    def _check_is_not_duplicate(self, *key: str) -> None:
         if key in self._seen:
             raise ValueError(f"the {key[0]} {key[-1][:100]!r} is in the file twice")
         self._seen.add(key)
@@ -308,18 +315,18 @@ class UserDataFileReader:
         workspace = _parse_workspace(shape)
         if self._data.kept or self._data.kept_removals:
             raise ValueError("a workspace comes after the kept sessions")
-        self._check_is_new("workspace", workspace.root)
+        self._check_is_not_duplicate("workspace", workspace.root)
         self._data.workspaces.append(workspace)
 
     def _add_record(self, shape: dict[str, Any]) -> None:
-        record = parse_record(shape)
+        record = parse_user_record(shape)
         if not self._data.workspaces:
             raise ValueError("a record comes before the first workspace")
         workspace = self._data.workspaces[-1]
-        self._check_is_new(record.kind, workspace.root, record.id)
+        self._check_is_not_duplicate(record.kind, workspace.root, record.id)
         workspace.records.append(record)
 
-    def _add_anchor(self, shape: dict[str, Any]) -> None:
+    def _add_bookmark_anchor(self, shape: dict[str, Any]) -> None:
         del shape["kind"]
         checks: dict[str, Callable[[object], bool]] = {
             "ref": is_record_identifier,
@@ -328,19 +335,19 @@ class UserDataFileReader:
             "timestamp": _is_identifier_or_none,
             "history": is_record_identifier,
         }
-        check_record_fields(shape, checks, "anchor of a bookmark")
+        check_user_record_fields(shape, checks, "anchor of a bookmark")
         if not self._data.workspaces:
             raise ValueError("an anchor comes before the first workspace")
         workspace, name = self._data.workspaces[-1], shape.pop("ref")
-        self._check_is_new("bookmark_anchor", workspace.root, name)
+        self._check_is_not_duplicate("bookmark_anchor", workspace.root, name)
         workspace.anchors[name] = MarkAnchor(**shape)
 
-    def _add_kept_removal(self, shape: dict[str, Any]) -> None:
+    def _add_kept_session_removal(self, shape: dict[str, Any]) -> None:
         del shape["kind"]
-        check_record_fields(
+        check_user_record_fields(
             shape, {"id": is_record_identifier, "removed_at": is_unix_time}, "removal"
         )
-        self._check_is_new("kept_removal", shape["id"])
+        self._check_is_not_duplicate("kept_removal", shape["id"])
         self._data.kept_removals[shape["id"]] = float(shape["removed_at"])
 
     def _add_kept_session(self, shape: dict[str, Any]) -> None:
@@ -348,7 +355,7 @@ class UserDataFileReader:
         session = KeptSession(**shape, original_state="", kept_size=0)
         if not is_valid_kept_session(session):
             raise ValueError("the record of a kept session has invalid values")
-        self._check_is_new("kept_session", session.id)
+        self._check_is_not_duplicate("kept_session", session.id)
         self._data.kept.append(session)
         self._sizes_of_copies.setdefault(session.file_name, set()).add(session.size)
 
@@ -356,9 +363,9 @@ class UserDataFileReader:
         name, size = shape.get("file_name"), shape.get("bytes")
         if shape.keys() != {"kind", "file_name", "bytes"} or type(size) is not int or size < 0:
             raise ValueError("the header of a copy has invalid values")
-        if not isinstance(name, str) or not is_kept_file(name) or "/" in name:
+        if not isinstance(name, str) or not has_kept_session_file_name(name) or "/" in name:
             raise ValueError("the copy of a kept session has an invalid name")
-        self._check_is_new("copy", name)
+        self._check_is_not_duplicate("copy", name)
         sizes = self._sizes_of_copies.get(name)
         if not sizes or max(sizes) > max(1, size) * _MAX_COMPRESSION:
             raise ValueError(
@@ -389,7 +396,7 @@ class UserDataFileReader:
         """
         count, limit = 0, max(sizes)
         try:
-            for block in iterate_kept_file_blocks(str(path)):
+            for block in iterate_kept_session_file_blocks(str(path)):
                 count += len(block)
                 if count > limit:
                     break
@@ -427,5 +434,5 @@ def _parse_workspace(shape: dict[str, Any]) -> ExportedWorkspaceData:
         "directory": lambda value: value == "" or is_record_identifier(value),
         "worktrees": is_list_of_worktrees,
     }
-    check_record_fields(shape, checks, "workspace")
+    check_user_record_fields(shape, checks, "workspace")
     return ExportedWorkspaceData(**shape)

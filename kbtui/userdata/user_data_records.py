@@ -90,7 +90,7 @@ class UserDataRecord(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Return the record as a JSON object with the documented keys.
 
-        `parse_record` makes the same record from it.
+        `parse_user_record` makes the same record from it.
         """
         if self.value is None:
             return {"kind": self.kind, "id": self.id, "removed_at": self.at}
@@ -127,12 +127,12 @@ def merge_user_records(
     changed: dict[tuple[RecordKind, str], UserDataRecord] = {}
     for one in added:
         earlier = changed.get(one.key) or current.get(one.key)
-        if earlier is None or _make_version_key(one) > _make_version_key(earlier):
+        if earlier is None or _make_version_sort_key(one) > _make_version_sort_key(earlier):
             changed[one.key] = one
     return list(changed.values()), [current[key] for key in changed if key in current]
 
 
-def _make_version_key(record: UserDataRecord) -> tuple[float, bool, str]:
+def _make_version_sort_key(record: UserDataRecord) -> tuple[float, bool, str]:
     text = json.dumps(record.as_json(), sort_keys=True) if record.value is not None else ""
     return record.at, record.value is None, text
 
@@ -155,11 +155,11 @@ def is_unix_time(value: object) -> bool:
     return type(value) in (int, float) and 0 <= value <= LATEST_TIME  # type: ignore[operator]
 
 
-def _is_text(value: object) -> bool:
+def _is_string(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _is_flag(value: object) -> bool:
+def _is_boolean(value: object) -> bool:
     return isinstance(value, bool)
 
 
@@ -167,11 +167,11 @@ def _is_hash(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[0-9a-zA-Z]{1,128}", value) is not None
 
 
-def _is_count(value: object) -> bool:
+def _is_non_negative_integer(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 53
 
 
-def _is_state(value: object) -> bool:
+def _is_front_end_state(value: object) -> bool:
     return isinstance(value, dict) and _is_json_value_within_limits(value, _MAX_DEPTH)
 
 
@@ -200,26 +200,26 @@ _is_mode = _make_membership_check("hybrid", "lexical", "semantic")
 _CHECKS: Mapping[str, tuple[type, Mapping[str, Callable[[object], bool]]]] = {
     "bookmark": (
         Bookmark,
-        {"ref": is_record_identifier, "title": _is_text, "note": _is_text, "created": is_unix_time, "changed": is_unix_time},
+        {"ref": is_record_identifier, "title": _is_string, "note": _is_string, "created": is_unix_time, "changed": is_unix_time},
     ),
     "saved_search": (
         SavedSearch,
         {
-            "name": is_record_identifier, "query": _is_text, "mode": _is_mode, "archived": _is_flag,
-            "hidden": _is_flag, "all_projects": _is_flag, "created": is_unix_time,
+            "name": is_record_identifier, "query": _is_string, "mode": _is_mode, "archived": _is_boolean,
+            "hidden": _is_boolean, "all_projects": _is_boolean, "created": is_unix_time,
         },
     ),
     "approval": (SourceApproval, {"hash": _is_hash, "source": is_record_identifier, "at": is_unix_time}),
-    "session": (SavedFrontEndState, {"name": is_record_identifier, "state": _is_state, "at": is_unix_time}),
+    "session": (SavedFrontEndState, {"name": is_record_identifier, "state": _is_front_end_state, "at": is_unix_time}),
     "search": (
         LoggedSearch,
         {
-            "at": is_unix_time, "query": _is_text, "mode": is_record_identifier, "filters": _is_text,
-            "result_count": _is_count, "is_gap": _is_flag,
+            "at": is_unix_time, "query": _is_string, "mode": is_record_identifier, "filters": _is_string,
+            "result_count": _is_non_negative_integer, "is_gap": _is_boolean,
             "origin": _make_membership_check("sdk", "dashboard", "cli", "mcp"),
-            "caller": lambda value: value is None or _is_text(value),
+            "caller": lambda value: value is None or _is_string(value),
             "milliseconds": lambda value: value is None or type(value) in (int, float),
-            "is_meaning_only": _is_flag,
+            "is_meaning_only": _is_boolean,
         },
     ),
 }  # fmt: skip
@@ -228,7 +228,7 @@ REMOVABLE_KINDS = ("bookmark", "mark", "saved_search", "approval")
 """The kinds of records whose removal is also stored as a record."""
 
 
-def parse_record(shape: Mapping[str, Any]) -> UserDataRecord:
+def parse_user_record(shape: Mapping[str, Any]) -> UserDataRecord:
     """Parse the result of `UserDataRecord.as_json`. Anyone may have edited it.
 
     Raises `ValueError` with the reason.
@@ -237,19 +237,19 @@ def parse_record(shape: Mapping[str, Any]) -> UserDataRecord:
     if "removed_at" in values:
         if kind not in REMOVABLE_KINDS or values.keys() != {"id", "removed_at"}:
             raise ValueError(f"this is not the removal of a {kind}")
-        check_record_fields(
+        check_user_record_fields(
             values, {"id": is_record_identifier, "removed_at": is_unix_time}, f"removal of a {kind}"
         )
         return UserDataRecord(kind, values["id"], float(values["removed_at"]), None)
     if kind == "mark":
         return make_user_record(parse_exported_mark(values))
     made, checks = _CHECKS[kind]
-    check_record_fields(values, checks, kind)
+    check_user_record_fields(values, checks, kind)
     value: RecordValue = made(**values)
     return make_user_record(value)
 
 
-def check_record_fields(
+def check_user_record_fields(
     values: Mapping[str, Any], checks: Mapping[str, Callable[[object], bool]], noun: str
 ) -> None:
     """Raise `ValueError` if `values` and `checks` have different keys, or a value fails its check.
@@ -275,12 +275,12 @@ class UserDataRecordFile(NamedTuple):
     kinds: Sequence[RecordKind]
     read: Callable[[sqlite3.Connection], Iterator[UserDataRecord]]
 
-    def read_records(self) -> list[UserDataRecord]:
+    def read_user_records(self) -> list[UserDataRecord]:
         """Return all records in the file, without a transaction. Raises `WorkspaceError`."""
         with self.file.open_for_reading() as db:
-            return [] if db is None else self.read_records_in(db)
+            return [] if db is None else self.read_user_records_from_connection(db)
 
-    def read_records_in(self, db: sqlite3.Connection) -> list[UserDataRecord]:
+    def read_user_records_from_connection(self, db: sqlite3.Connection) -> list[UserDataRecord]:
         """Read all records in the file over the open connection `db`. Raises `WorkspaceError`."""
         try:
             with self.file.wrap_sqlite_errors():
@@ -294,14 +294,14 @@ def make_user_record_files(workspace: Workspace) -> list[UserDataRecordFile]:
     data = UserData(workspace)
     return [
         UserDataRecordFile(
-            data.file, ("bookmark", "saved_search", "approval", "session"), _read_user_data
+            data.file, ("bookmark", "saved_search", "approval", "session"), _read_user_data_records
         ),
-        UserDataRecordFile(MarkStore(workspace).file, ("mark",), _read_marks),
-        UserDataRecordFile(data.query_log.file, ("search",), _read_searches),
+        UserDataRecordFile(MarkStore(workspace).file, ("mark",), _read_mark_records),
+        UserDataRecordFile(data.query_log.file, ("search",), _read_search_records),
     ]
 
 
-def _read_user_data(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
+def _read_user_data_records(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
     for row in db.execute("SELECT ref, title, note, created, changed FROM bookmarks"):
         yield make_user_record(Bookmark(*row))
     columns = "name, query, mode, archived, hidden, all_projects, created"
@@ -313,21 +313,21 @@ def _read_user_data(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
         yield make_user_record(SourceApproval(*row))
     for name, state, at in db.execute("SELECT name, state, at FROM sessions"):
         yield make_user_record(SavedFrontEndState(name, json.loads(state), at))
-    yield from _read_removals(db)
+    yield from _read_removal_records(db)
 
 
-def _read_marks(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
+def _read_mark_records(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
     for (text,) in db.execute("SELECT mark FROM marks"):
         yield make_user_record(Mark.from_json(json.loads(text)))
-    yield from _read_removals(db)
+    yield from _read_removal_records(db)
 
 
-def _read_removals(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
+def _read_removal_records(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
     for kind, name, at in db.execute("SELECT kind, id, at FROM removals"):
         yield UserDataRecord(kind, name, at, None)
 
 
-def _read_searches(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
+def _read_search_records(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
     columns = (
         "at, query, mode, filters, result_count, is_gap, origin, caller, milliseconds, "
         "is_meaning_only"

@@ -15,7 +15,7 @@ import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kbtui.errors import DamagedUserDataFile, WorkspaceError
+from kbtui.errors import DamagedUserDataFileError, WorkspaceError
 from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
@@ -128,10 +128,10 @@ class UserDataSqliteFile:
             if found != "ok":
                 raise self.make_damage_error(found)
 
-    def make_damage_error(self, reason: str) -> DamagedUserDataFile:
+    def make_damage_error(self, reason: str) -> DamagedUserDataFileError:
         """Return an error: the file is damaged. `reason` says why, and the hint says what to do."""
         message = f"the file is damaged: {reason}"
-        return DamagedUserDataFile(message, where=str(self.path), hint=self._damage_hint)
+        return DamagedUserDataFileError(message, where=str(self.path), hint=self._damage_hint)
 
     @contextmanager
     def wrap_sqlite_errors(self, hint: str = "") -> Iterator[None]:

@@ -94,7 +94,7 @@ class FetchedAddressFacts(TypedDict, total=False):
     reader: int
 
 
-class SkippedDocument(NamedTuple):
+class SkippedAddressOrFile(NamedTuple):
     """An address or a file that a run skipped, and the reason."""
 
     what: str
@@ -126,7 +126,7 @@ class SourceRunRecord(NamedTuple):
     unchanged: int = 0
     problems: tuple[str, ...] = ()
     skipped: int = 0
-    skips: tuple[SkippedDocument, ...] = ()
+    skips: tuple[SkippedAddressOrFile, ...] = ()
     edited: tuple[str, ...] = ()
 
     @property
@@ -320,7 +320,7 @@ class UserData:
             runs[run.source] = run._replace(
                 problems=tuple(details["problems"]),
                 skipped=details.get("skipped", 0),
-                skips=tuple(SkippedDocument(*skip) for skip in details.get("skips", ())),
+                skips=tuple(SkippedAddressOrFile(*skip) for skip in details.get("skips", ())),
                 edited=tuple(details.get("edited", ())),
             )
         return runs

@@ -93,29 +93,31 @@ def collect_user_data(
     data = ExportedUserData()
     if not is_only_here:
         data.kept, data.kept_removals = kept, read_session_removal_times()
-        left_out += _list_unknown_directories([one.data_dir for one, _ in found.values()])
+        left_out += _list_unregistered_data_directories([one.data_dir for one, _ in found.values()])
     for workspace, project_key in found.values():
         records = [
             record
             for file in make_user_record_files(workspace)
             if with_searches or "search" not in file.kinds
-            for record in file.read_records()
+            for record in file.read_user_records()
         ]
         find_directory = ProjectDirectories(workspace).find_directory_of
         own = [one for one in kept if find_directory(one.working_directory)]
         if is_only_here:
             data.kept = own
         if records or own:
-            section = _identify_workspace(workspace, project_key)
+            section = _make_exported_workspace(workspace, project_key)
             section.worktrees = read_remembered_worktrees(workspace)
             section.records = records
             with suppress(WorkspaceError):  # bookmarks can be used without anchors
-                section.anchors = BookmarkAnchors(workspace, UserData(workspace)).read_anchors()
+                section.anchors = BookmarkAnchors(
+                    workspace, UserData(workspace)
+                ).read_bookmark_anchors()
             data.workspaces.append(section)
     return data, left_out
 
 
-def _identify_workspace(workspace: Workspace, project_key: str) -> ExportedWorkspaceData:
+def _make_exported_workspace(workspace: Workspace, project_key: str) -> ExportedWorkspaceData:
     repository, _, directory = project_key.partition("\0")
     root = paths.convert_path_to_utf8(workspace.root)
     if repository.startswith("jp:"):
@@ -134,7 +136,7 @@ class _WorkspaceKnownByDataOnly(Workspace):
         return self.root
 
 
-def _list_unknown_directories(known: Collection[Path]) -> Iterator[ExportOmission]:
+def _list_unregistered_data_directories(known: Collection[Path]) -> Iterator[ExportOmission]:
     """Yield each data directory that contains user data but belongs to no registered workspace."""
     try:
         folders = sorted(Path(paths.get_data_home()).iterdir())
@@ -147,7 +149,7 @@ def _list_unknown_directories(known: Collection[Path]) -> Iterator[ExportOmissio
             kinds = {
                 one.kind
                 for file in make_user_record_files(_WorkspaceKnownByDataOnly(folder))
-                for one in file.read_records()
+                for one in file.read_user_records()
                 if one.value is not None
             }
         except WorkspaceError as error:
@@ -203,7 +205,7 @@ def match_exported_workspaces(
         if root not in known and os.path.isdir(root) and paths.find_workspace_root(root) == root:  # noqa: PTH112
             known[root] = Workspace(Path(root))
     identities = {
-        root: _identify_workspace(workspace, identify_project(root).key)
+        root: _make_exported_workspace(workspace, identify_project(root).key)
         for root, workspace in known.items()
     }
     roots = {one.root for one in sections}
@@ -378,7 +380,7 @@ class _UserDataImport:
         if self._options.is_dry_run:
             self._count_kept_sessions(self._plan_archive_merge())
             for _, file, added, counted in self._iterate_record_files():
-                self._merge_records(file.read_records(), added, counted)
+                self._merge_records(file.read_user_records(), added, counted)
             return self._report
         try:
             self._merge_data_into_files()
@@ -407,7 +409,9 @@ class _UserDataImport:
                     paths.make_private_directory(file.file.path.parent)
                     db = stack.enter_context(closing(file.file.connect_to_database()))
                     db.execute("BEGIN IMMEDIATE")
-                    changed = self._merge_records(file.read_records_in(db), added, counted)
+                    changed = self._merge_records(
+                        file.read_user_records_from_connection(db), added, counted
+                    )
                     for record in changed:
                         write_user_record(db, record)
                 if changed:
@@ -566,7 +570,9 @@ class _UserDataImport:
             if anchors:
                 workspace = self._workspaces[one.root]
                 with suppress(WorkspaceError):  # bookmarks can be used without anchors
-                    BookmarkAnchors(workspace, UserData(workspace)).add_imported_anchors(anchors)
+                    BookmarkAnchors(workspace, UserData(workspace)).add_imported_bookmark_anchors(
+                        anchors
+                    )
 
     def _make_backup_path(self, name: str) -> Path:
         path = self._backup / name

@@ -2,7 +2,7 @@
 
 An engine serves clients with different environments, for example with different values of HOME.
 Threads and tasks that work for a client run within `ClientEnvironment.use`, which makes
-`paths.read_variable` return the client's variables.
+`paths.read_environment_variable` return the client's variables.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ClientEnvironment:
         but not to other threads and executors: use `make_thread_with_client_environment` for a
         thread.
         """
-        paths.set_variable_source(_get_current_variables)
+        paths.set_environment_variable_source(_get_client_environment_variables)
         before = _current.set(self)
         try:
             yield
@@ -62,6 +62,6 @@ def make_child_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in kept} | current.variables
 
 
-def _get_current_variables() -> Mapping[str, str]:
+def _get_client_environment_variables() -> Mapping[str, str]:
     current = _current.get()
     return os.environ if current is None else current.variables

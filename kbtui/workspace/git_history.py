@@ -114,7 +114,7 @@ class GitHistory:
         )  # fmt: skip
         return _parse_blame(output.decode("utf-8", "replace"), path) if output else []
 
-    def list_earlier_names(self, path: str) -> list[EarlierFileName]:
+    def list_earlier_paths(self, path: str) -> list[EarlierFileName]:
         """Return the earlier paths of a file, newest first."""
         output = self._run_git(
             "log", "--follow", "-M", "--diff-filter=R", "--name-status", "--no-ext-diff",
@@ -273,7 +273,7 @@ class GitHistory:
     def find_history_problem(self) -> str | None:
         """Return the reason why the history cannot be read; None if it can be read, or has no commits yet."""
         try:
-            done = self._start_git("log", "-1", "--no-show-signature", "--format=%H")
+            done = self._run_git_or_raise("log", "-1", "--no-show-signature", "--format=%H")
         except subprocess.TimeoutExpired:
             return f"it took more than {GIT_SECONDS:.0f} seconds"
         except (OSError, ValueError, subprocess.SubprocessError) as error:
@@ -287,13 +287,13 @@ class GitHistory:
     def _run_git(self, *arguments: str) -> bytes | None:
         """Return the output of a command of `git`; None if it fails."""
         try:
-            done = self._start_git(*arguments)
+            done = self._run_git_or_raise(*arguments)
         except (OSError, ValueError, subprocess.SubprocessError):
             return None
         is_usable = done.returncode == 0 and len(done.stdout) <= OUTPUT_BYTES_MAX
         return done.stdout if is_usable else None
 
-    def _start_git(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    def _run_git_or_raise(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         """Run a command of `git`. Raises `OSError`, `ValueError` or `SubprocessError` if it cannot run."""
         settings = [word for setting in _SAFE_SETTINGS for word in ("-c", setting)]
         command = ["git", "--no-pager", "--literal-pathspecs", *settings, "-C", self.root]
@@ -319,7 +319,7 @@ class GitHistory:
         )
 
 
-def find_git_problem(directory: str) -> str | None:
+def find_git_history_problem(directory: str) -> str | None:
     """Return the reason why the history of the repository around a directory cannot be read.
 
     Returns None if the history can be read or has no commits yet, or if there is no repository.

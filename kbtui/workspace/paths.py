@@ -57,7 +57,7 @@ CLIENT_VARIABLES = (
     "XDG_DATA_HOME",
     "XDG_STATE_HOME",
 )
-"""The environment variables that `read_variable` reads: they decide what kbtui reads and answers."""
+"""The environment variables that `read_environment_variable` reads: they decide what kbtui reads and answers."""
 STORE_VARIABLE_PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
 """The prefixes of environment variables that contain credentials for the stores of published libraries.
 
@@ -68,15 +68,15 @@ PUBLISH_KEY_VARIABLE = "KBTUI_PUBLISH_KEY"
 """The environment variable with the private key for publishing. The engine does not receive this variable."""
 
 
-def _get_process_variables() -> Mapping[str, str]:
+def _get_process_environment() -> Mapping[str, str]:
     return os.environ
 
 
-_get_variables = _get_process_variables
+_get_variables = _get_process_environment
 
 
-def set_variable_source(get_variables: Callable[[], Mapping[str, str]]) -> None:
-    """Make `read_variable` read the variables that `get_variables` returns.
+def set_environment_variable_source(get_variables: Callable[[], Mapping[str, str]]) -> None:
+    """Make `read_environment_variable` read the variables that `get_variables` returns.
 
     Only `kbtui.workspace.client_environment` calls this. Short commands, which do not import that
     module, read the environment of their process.
@@ -85,7 +85,7 @@ def set_variable_source(get_variables: Callable[[], Mapping[str, str]]) -> None:
     _get_variables = get_variables
 
 
-def read_variable(name: str, default: str = "") -> str:
+def read_environment_variable(name: str, default: str = "") -> str:
     """Return the value of an environment variable in the current client environment.
 
     The client environment is that of this process, unless the caller runs within
@@ -96,7 +96,7 @@ def read_variable(name: str, default: str = "") -> str:
 
 def get_user_home() -> str:
     """Return the home directory. An empty or relative HOME is ignored, unlike in `os.path.expanduser`."""
-    value = read_variable("HOME")
+    value = read_environment_variable("HOME")
     if value.startswith("/"):
         return value.rstrip("/")
     import pwd
@@ -116,7 +116,7 @@ def expand_user(path: str) -> str:
 
 def get_xdg_directory(variable: str, default: str) -> str:
     """Return a base directory of the XDG specification. A relative value is ignored."""
-    value = read_variable(variable)
+    value = read_environment_variable(variable)
     return value if value.startswith("/") else f"{get_user_home()}/{default}"
 
 
@@ -142,14 +142,14 @@ def get_state_home() -> str:
 
 def get_jp_data_home() -> str:
     """Return JP's user data directory."""
-    return read_variable("JP_USER_DATA_DIR") or _resolve_jp_directory(
+    return read_environment_variable("JP_USER_DATA_DIR") or _resolve_jp_directory(
         "XDG_DATA_HOME", ".local/share"
     )
 
 
 def get_jp_config_home() -> str:
     """Return JP's user-global configuration directory."""
-    return read_variable("JP_GLOBAL_CONFIG_DIR") or _resolve_jp_directory(
+    return read_environment_variable("JP_GLOBAL_CONFIG_DIR") or _resolve_jp_directory(
         "XDG_CONFIG_HOME", ".config"
     )
 
@@ -335,7 +335,7 @@ def is_config_readable(root: str) -> bool:
 
 def get_time_zone_variable() -> str:
     """Return the value of the environment variable TZ, or `local` if TZ is not set."""
-    return read_variable("TZ", "local")
+    return read_environment_variable("TZ", "local")
 
 
 def is_time_zone_of_process(name: str) -> bool:
@@ -369,13 +369,13 @@ def make_search_environment_fingerprint() -> str:
         state = f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
     except OSError:
         state = "none"
-    zone, model = read_variable("TZ"), read_variable("KBTUI_MODEL")
+    zone, model = read_environment_variable("TZ"), read_environment_variable("KBTUI_MODEL")
     agents = read_agent_directory_variables().values()
     parts = (get_cache_home(), get_data_home(), settings, state, zone, model)
     return "\n".join([*map(convert_path_to_utf8, parts), *agents])
 
 
-def read_client_variables() -> dict[str, str]:
+def read_client_environment_variables() -> dict[str, str]:
     """Return the variables in `CLIENT_VARIABLES` that are set, with their values, for a message to the engine."""
     variables = _get_variables()
     return {
@@ -387,7 +387,10 @@ def read_client_variables() -> dict[str, str]:
 
 def read_agent_directory_variables() -> dict[str, str]:
     """Return the values of the variables in `AGENT_DIRECTORY_VARIABLES`; "" for a variable that is not set."""
-    return {name: convert_path_to_utf8(read_variable(name)) for name in AGENT_DIRECTORY_VARIABLES}
+    return {
+        name: convert_path_to_utf8(read_environment_variable(name))
+        for name in AGENT_DIRECTORY_VARIABLES
+    }
 
 
 def make_private_directory(folder: Path) -> None:

@@ -95,7 +95,7 @@ class PublishedLibraryMirror(NamedTuple):
         """Return whether the library has been pulled."""
         return self.facts_file.is_file()
 
-    def read_facts(self) -> dict[str, Any]:
+    def read_mirror_facts(self) -> dict[str, Any]:
         """Return the facts about the mirrored version; {} if there is no mirror or it is damaged."""
         try:
             facts = json.loads(self.facts_file.read_bytes())
@@ -124,7 +124,7 @@ def get_subscribed_mirror(workspace: Workspace) -> PublishedLibraryMirror | None
         raise ConfigError(f"{error.message}: {remote}", where=where, hint=error.hint) from error
 
 
-def find_mirror(workspace: Workspace) -> PublishedLibraryMirror | None:
+def find_library_mirror(workspace: Workspace) -> PublishedLibraryMirror | None:
     """Return the mirror of a workspace's subscribed library; None if the mirror does not exist.
 
     Never raises: `kbtui doctor` reports mistakes in the settings.

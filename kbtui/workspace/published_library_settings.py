@@ -104,11 +104,13 @@ def _parse_settings_table(path: Path, name: str, table: Any, defaults: _Table) -
         if key not in known:
             hint = suggest_similar_key(str(key), known)
             raise ConfigError(f"unknown key {key!r}", where=where, hint=hint)
-        values[key] = _check_value(f"{where}.{key}", value, getattr(defaults, key))
+        values[key] = _check_and_convert_library_setting(
+            f"{where}.{key}", value, getattr(defaults, key)
+        )
     return type(defaults)(**values)
 
 
-def _check_value(where: str, value: Any, default: object) -> Any:
+def _check_and_convert_library_setting(where: str, value: Any, default: object) -> Any:
     if isinstance(default, tuple):
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise ConfigError("must be a list of strings", where=where)

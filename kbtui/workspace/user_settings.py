@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from kbtui.errors import ConfigError, suggest_similar_key
-from kbtui.workspace.paths import expand_user, get_config_home, read_variable
+from kbtui.workspace.paths import expand_user, get_config_home, read_environment_variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,7 +181,7 @@ def list_settings_with_origins(path: Path | None = None) -> list[SettingValue]:
     found = []
     for key in SETTING_KEYS:
         value, origin = key.default, "default"
-        if given := key.variable and read_variable(key.variable):
+        if given := key.variable and read_environment_variable(key.variable):
             value, origin = _parse_environment_variable(key, given), key.variable
         elif key.name in values:
             origin = _locate_setting_line(path, text, key.name)
@@ -198,7 +198,7 @@ def get_chosen_agents(settings: Settings) -> list[str] | None:
     return agents
 
 
-def get_kept_agents(settings: Settings) -> list[str]:
+def get_agents_with_kept_sessions(settings: Settings) -> list[str]:
     """Return the names of agents in the setting `keep`."""
     agents: list[str] = settings.conversations.get("keep", [])
     return agents

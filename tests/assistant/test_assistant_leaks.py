@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support import Builder, asked, said
 
 from kbtui.assistant.assistant_tools import answer_tool_call, list_offered_tools
-from kbtui.errors import EngineUnavailable
+from kbtui.errors import EngineUnavailableError
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
@@ -167,7 +167,7 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Build the index in this process, without an engine."""
 
     def unavailable(self: Library, *, start: bool = True) -> None:
-        raise EngineUnavailable("none in this test")
+        raise EngineUnavailableError("none in this test")
 
     monkeypatch.setattr(Library, "connect_engine", unavailable)
 

@@ -14,7 +14,7 @@ from kbtui.engine.engine_client import EngineClient
 from kbtui.engine.engine_launcher import connect_or_start_engine, read_engine_lock_file
 from kbtui.engine.engine_protocol import make_engine_search_arguments
 from kbtui.index.embedding_model import (
-    EmbeddingModelUnavailable,
+    EmbeddingModelUnavailableError,
     export_model_to_onnx,
     find_embedding_model,
 )
@@ -31,7 +31,7 @@ def busy(base: Path, times: int) -> Iterator[Row]:
     """Questions beside a backlog against the same of an idle engine; then stopping it."""
     try:
         export_model_to_onnx(find_embedding_model(""))
-    except EmbeddingModelUnavailable as error:
+    except EmbeddingModelUnavailableError as error:
         print(f"  {error}")
     workspaces.subjects(base, 300, 30)
     workspaces.conversations(base, 20, 50)
@@ -158,7 +158,7 @@ def stall(base: Path, times: int) -> Iterator[Row]:
     """How late the TUI's event loop comes, idle and while 600 subjects are indexed and embedded."""
     try:
         export_model_to_onnx(find_embedding_model(""))
-    except EmbeddingModelUnavailable as error:
+    except EmbeddingModelUnavailableError as error:
         print(f"  {error}")
     workspaces.subjects(base, 100, 10)
     workspaces.conversations(base, 5, 50)

@@ -147,7 +147,7 @@ def walk(folder: Path) -> None:
 
 def screen(root: Path, times: int) -> Iterator[Row]:
     """Moving through the table when all of it was read, beside the first page alone."""
-    from kbtui.errors import EngineUnavailable
+    from kbtui.errors import EngineUnavailableError
     from kbtui.library import Library
     from kbtui.tui.app import KbtuiApp
     from kbtui.tui.entries_screen import EntriesScreen
@@ -155,7 +155,7 @@ def screen(root: Path, times: int) -> Iterator[Row]:
 
     class Alone(Library):
         def connect_engine(self, *, start: bool = True) -> Any:
-            raise EngineUnavailable("not in this measurement")
+            raise EngineUnavailableError("not in this measurement")
 
     async def moving() -> tuple[list[float], list[float], float, float]:
         app = KbtuiApp(Alone(open_workspace_at_root(root), Settings(model="off")))

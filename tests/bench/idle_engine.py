@@ -9,7 +9,7 @@ import psutil
 
 from kbtui.engine.engine_protocol import make_engine_search_arguments
 from kbtui.index.embedding_model import (
-    EmbeddingModelUnavailable,
+    EmbeddingModelUnavailableError,
     export_model_to_onnx,
     find_embedding_model,
 )
@@ -29,7 +29,7 @@ ASLEEP_SECONDS = 400.0
 
 def idle_engine(base: Path, times: int) -> Iterator[Row]:
     """Print the memory after a backlog, when nobody asks and when the model is freed, and the wakes."""
-    with contextlib.suppress(EmbeddingModelUnavailable):
+    with contextlib.suppress(EmbeddingModelUnavailableError):
         export_model_to_onnx(find_embedding_model(""))
     libraries, stop_listening = [], []
     for number in range(WORKSPACES):

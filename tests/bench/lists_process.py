@@ -10,7 +10,7 @@ from typing import Any
 
 from textual.events import Key
 
-from kbtui.errors import EngineUnavailable
+from kbtui.errors import EngineUnavailableError
 from kbtui.library import Library
 from kbtui.tui.app import KbtuiApp, TuiStartOptions
 from kbtui.tui.main.main_screen import MainScreen
@@ -19,7 +19,7 @@ from kbtui.workspace import Settings, open_workspace_at_root
 
 class WithoutEngine(Library):
     def connect_engine(self, *, start: bool = True) -> Any:
-        raise EngineUnavailable("not for this bench")
+        raise EngineUnavailableError("not for this bench")
 
 
 async def main(workspace: str) -> None:

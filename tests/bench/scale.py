@@ -19,7 +19,7 @@ from typing import Any
 from kbtui.engine.engine_client import EngineClient
 from kbtui.engine.engine_launcher import connect_or_start_engine
 from kbtui.index.embedding_model import (
-    EmbeddingModelUnavailable,
+    EmbeddingModelUnavailableError,
     OnnxEmbeddingModel,
     TorchEmbeddingModel,
     export_model_to_onnx,
@@ -137,7 +137,7 @@ def embedder() -> TorchEmbeddingModel | OnnxEmbeddingModel:
     try:
         export_model_to_onnx(model)
         return OnnxEmbeddingModel(model)
-    except EmbeddingModelUnavailable:
+    except EmbeddingModelUnavailableError:
         return TorchEmbeddingModel(model)
 
 

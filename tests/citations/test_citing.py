@@ -9,7 +9,7 @@ import pytest
 
 from kbtui.assistant.conversation_tool_answers import format_answer_as_xml
 from kbtui.citations import Citation, CitationTargetLookup, extract_citations
-from kbtui.citations.citation_state import make_given_text
+from kbtui.citations.cited_text_comparison import make_given_text_of_tool_result
 from kbtui.citations.tool_call_citations import parse_kbtui_tool_name
 from kbtui.conversations.conversation_data_types import (
     Conversation,
@@ -127,7 +127,7 @@ def test_learning_an_exact_slug_cites_that_subject() -> None:
         title="maintainers/jean",
         tool="learn",
         timestamp=NOW,
-        given=make_given_text("# Jean"),
+        given=make_given_text_of_tool_result("# Jean"),
     )
     assert cite.source == f"{ID}:1"
 

@@ -12,7 +12,7 @@ from test_citing import make_call, make_conversation
 
 from kbtui.assistant.assistant_tools import escape_citation_headers
 from kbtui.citations import CitationTargetLookup, extract_citations
-from kbtui.citations.citation_state import (
+from kbtui.citations.cited_text_comparison import (
     ComparableSubjectText,
     find_citation_state,
     find_current_part_of_given_text,
@@ -53,7 +53,7 @@ def find_state(knowledge: KnowledgeBase, now: str, tool: str, result: str, **arg
     subject = knowledge.find_subject("guide", "a")
     assert subject is not None
     text = ComparableSubjectText(now, subject.relative)
-    return find_citation_state(found.extent, found.make_catalog_form(), text)
+    return find_citation_state(found.extent, found.make_hash_and_text_for_catalog(), text)
 
 
 @settings(max_examples=60, deadline=None)
@@ -198,7 +198,9 @@ def test_each_part_that_a_turn_was_given_is_compared(tmp_path: Path) -> None:
     cites = extract_citations(make_conversation(calls), targets)
     now = ComparableSubjectText("one\n2\nthree\n", "a.md")
     states = [
-        find_citation_state(cite.given.extent, cite.given.make_catalog_form(), now).state
+        find_citation_state(
+            cite.given.extent, cite.given.make_hash_and_text_for_catalog(), now
+        ).state
         for cite in cites
         if cite.given
     ]

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder
 
-from kbtui.conversations.agent_commands import (
+from kbtui.conversations.agent_resume_commands import (
     find_agent_command,
     list_agent_commands,
     run_agent_command,

@@ -11,9 +11,9 @@ from jp_files import ID, Stream, write
 # In another process, because modules read the table when they are imported.
 _NEW_KIND = """
 import sys
-from kbtui.conversations.event_kinds import EVENT_KINDS, ConversationEventKind
+from kbtui.conversations.conversation_event_kinds import EVENT_KINDS, ConversationEventKindDefinition
 
-EVENT_KINDS["decision"] = ConversationEventKind(
+EVENT_KINDS["decision"] = ConversationEventKindDefinition(
     "decision", "verdict", "decisions", "Decision", "chat", fields=("reason", "votes")
 )
 """
@@ -22,7 +22,7 @@ _READER = """
 from datetime import UTC, datetime
 from pathlib import Path
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
-from kbtui.tui.reader.conversation_document import build_conversation_document as conversation_document
+from kbtui.tui.reader.conversation_document_builder import build_conversation_document as conversation_document
 from kbtui.workspace import open_workspace_at_root
 
 conversation = load_conversation(find_conversation(open_workspace_at_root(Path(sys.argv[1])), sys.argv[2]))

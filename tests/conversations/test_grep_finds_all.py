@@ -14,6 +14,7 @@ from jp_files import ID, Stream, dump, standard, url_safe, workspace_at, write
 from support import grep_answer
 
 from kbtui.conversations.conversation_data_types import ConversationInfo, format_event_text
+from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.conversations.conversation_grep import (
     SCOPES,
     GrepQuery,
@@ -21,7 +22,6 @@ from kbtui.conversations.conversation_grep import (
     RegexGrepPattern,
     search_turns,
 )
-from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.conversation_format import DecodedTurns
 from kbtui.conversations.formats.jp.jp_conversation_loader import decode_turns
 from kbtui.conversations.formats.jp.jp_event_parser import JpEventParser

@@ -22,7 +22,7 @@ from kbtui.conversations.conversation_repository import (
 from kbtui.conversations.session_archive import (
     delete_kept_sessions,
     find_kept_session,
-    keep_conversation,
+    keep_copy_of_conversation,
     list_kept_sessions,
     measure_session_archive,
 )
@@ -40,7 +40,7 @@ def workspace(workspace_root: Path) -> Workspace:
 
 def keep(workspace: Workspace, conversation_id: str = ID) -> str:
     info = find_conversation(workspace, conversation_id, counts=False)
-    return keep_conversation(workspace, info, verified=True)
+    return keep_copy_of_conversation(workspace, info, verified=True)
 
 
 def load(workspace: Workspace, conversation_id: str = ID) -> Conversation:

@@ -7,7 +7,7 @@ from claude_sessions import session_id, typed, write_session
 from support import Builder, asked
 
 from kbtui.conversations.conversation_repository import (
-    ConversationNotFound,
+    ConversationNotFoundError,
     expand_conversation_reference,
 )
 from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
@@ -45,9 +45,9 @@ def test_every_short_id_leads_to_its_conversation(home: Path, workspace_root: Pa
         write_session(home, workspace_root, session_id(number), [typed("Go")], subagent="a2898e3")
     other = session_id(1)[:-1] + "0"
     write_session(home, workspace_root, other, [typed("Hello")])
-    from kbtui.conversations.conversation_repository import list_conversation_signatures
+    from kbtui.conversations.conversation_repository import list_conversation_change_signatures
 
-    ids = list(list_conversation_signatures(builder.workspace))
+    ids = list(list_conversation_change_signatures(builder.workspace))
     assert len(ids) == 6
     for id_, short in shorten_conversation_ids(ids).items():
         ref = parse_conversation_ref(f"{short}:3.2")
@@ -67,6 +67,6 @@ def test_a_mistyped_id_names_the_right_one_and_a_foreign_id_none(
     write_session(home, root, session, [typed("Hello")])
     workspace = Workspace(root)
     for mistyped in (f"claude-{session[:-1]}f", "claude-0199821e-64f0", f"claude-{session[1:]}"):
-        assert ConversationNotFound(workspace, mistyped).nearest == f"claude-{session}"
+        assert ConversationNotFoundError(workspace, mistyped).nearest == f"claude-{session}"
     for foreign in ("claude-0199812e-77aa-7c01-8a3e-d2b4e6f81357", "claude-99999999", "claude-7"):
-        assert ConversationNotFound(workspace, foreign).nearest is None
+        assert ConversationNotFoundError(workspace, foreign).nearest is None

@@ -34,10 +34,10 @@ def test_calls_and_results_with_values_of_a_wrong_type_are_refused() -> None:
     builder = TurnBuilder()
     for name, arguments, call_id in ((5, {}, "a"), ("ls", {}, []), ("ls", {5: 5}, "a")):
         with pytest.raises(TypeError):
-            builder.add_call(name, arguments, call_id)  # type: ignore[arg-type]
+            builder.add_tool_call(name, arguments, call_id)  # type: ignore[arg-type]
     for call_id, text in (([], "text"), ("a", 5)):
         with pytest.raises(TypeError):
-            builder.add_result(call_id, text)  # type: ignore[arg-type]
+            builder.add_tool_result(call_id, text)  # type: ignore[arg-type]
     assert builder.turns == []
     assert builder.unanswered_call_ids == ()
 

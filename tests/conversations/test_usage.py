@@ -5,7 +5,7 @@ from pathlib import Path
 from claude_sessions import answered, call, result, session_id, typed, write_session
 from support import Builder
 
-from kbtui.conversations.conversation_data_types import ConversationUsage
+from kbtui.conversations.conversation_data_types import TokenUsage
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 
 
@@ -23,5 +23,5 @@ def test_a_message_counts_once_in_its_turn(home: Path, workspace_root: Path) -> 
     write_session(home, workspace_root, session_id(1), records)
     info = find_conversation(Builder(workspace_root).workspace, f"claude-{session_id(1)}")
     first, second = load_conversation(info).turns
-    assert first.usage == {"claude-opus-4-6": ConversationUsage(11, 12, 230, 20, 273)}
-    assert second.usage == {"claude-haiku-4-5": ConversationUsage(2, 3, 0, 0, 5)}
+    assert first.usage == {"claude-opus-4-6": TokenUsage(11, 12, 230, 20, 273)}
+    assert second.usage == {"claude-haiku-4-5": TokenUsage(2, 3, 0, 0, 5)}

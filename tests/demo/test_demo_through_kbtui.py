@@ -57,7 +57,7 @@ def test_every_subject_is_found_and_can_be_read(knowledge: KnowledgeBase) -> Non
 
 
 def test_the_prompt_holds_what_is_learned_and_offers_every_topic(knowledge: KnowledgeBase) -> None:
-    prompt = knowledge.format_prompt_section()
+    prompt = knowledge.format_knowledge_section()
     assert prompt is not None
     assert '<subject "conventions/words">' in prompt
     for topic, table in TOPICS.items():
@@ -128,7 +128,7 @@ def test_reading_changes_nothing(workspace: Workspace) -> None:
     before = _hashes(workspace.root)
     for info in list_conversations(workspace):
         load_conversation(info)
-    load_knowledge(workspace).format_prompt_section()
+    load_knowledge(workspace).format_knowledge_section()
     assert _hashes(workspace.root) == before
     assert not list(workspace.root.rglob("*.tmp"))
 

@@ -26,7 +26,7 @@ class LetterModel(WorkspaceEmbeddingModel):
     is_model_loaded = True
     vector_dimension = 26
 
-    def find_model_key(self) -> str:
+    def find_embedding_model_key(self) -> str:
         return "letters"
 
     def get_passage_embedder(self, is_bulk: bool) -> Any:
@@ -86,7 +86,7 @@ def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
     logged: list[str] = []
     semantic = make_worker(builder, logged)
     semantic.request_model_loading()
-    semantic.set_generation_to_embed(folder)
+    semantic.set_index_generation_to_embed(folder)
     semantic.start_thread()
     try:
         assert semantic.caught_up.wait(60)
@@ -151,7 +151,7 @@ def test_what_is_lost_while_it_runs_is_made_anew_when_it_is_asked(
     logged: list[str] = []
     semantic = make_worker(builder, logged)
     semantic.request_model_loading()
-    semantic.set_generation_to_embed(folder)
+    semantic.set_index_generation_to_embed(folder)
     semantic.start_thread()
     assert semantic.caught_up.wait(60)
     for path in files(folder / "vectors"):

@@ -25,7 +25,7 @@ from kbtui.engine.engine_launcher import (
     get_engine_socket_path,
     read_engine_lock_file,
 )
-from kbtui.errors import EngineUnavailable
+from kbtui.errors import EngineUnavailableError
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest
@@ -255,7 +255,7 @@ def test_an_engine_does_not_call_an_index_up_to_date_that_was_taken_away(built: 
     first = connect_or_start_engine(built.workspace)
     assert first.send_request("refresh", wait=60, timeout=90)["done"]
     shutil.rmtree(built.workspace.cache_dir, ignore_errors=True)
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(EngineUnavailableError):
         first.send_request("refresh", wait=60, timeout=90)
     # The engine opens the workspace anew.
     lib = library(built)
@@ -321,9 +321,9 @@ def test_a_client_that_does_not_read_is_let_go_and_others_are_served(built: Buil
 
 def test_an_unknown_operation_and_bad_arguments_are_errors_not_ends(built: Builder) -> None:
     engine = connect_or_start_engine(built.workspace)
-    with pytest.raises(EngineUnavailable, match="unknown operation"):
+    with pytest.raises(EngineUnavailableError, match="unknown operation"):
         engine.send_request("explode")
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(EngineUnavailableError):
         engine.send_request("search", question={"query": 1, "kinds": [1]}, wait="x")
     assert engine.send_request("status")["pid"] == engine.pid
 
@@ -549,10 +549,10 @@ def test_a_connection_is_closed_after_half_a_message(built: Builder) -> None:
     engine = psutil.Process(client.pid)
     engine.suspend()
     try:
-        with pytest.raises(EngineUnavailable):
+        with pytest.raises(EngineUnavailableError):
             client.send_request("search", timeout=0.2, question={"query": "x" * 3_000_000})
     finally:
         engine.resume()
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(EngineUnavailableError):
         client.send_request("status")
     assert lib.search(SearchRequest("aardvark"), wait=5).hits

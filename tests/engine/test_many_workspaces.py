@@ -27,7 +27,7 @@ from kbtui.engine.engine_launcher import (
 )
 from kbtui.engine.engine_protocol import make_engine_search_arguments
 from kbtui.engine.file_lock import take_file_lock
-from kbtui.errors import EngineUnavailable
+from kbtui.errors import EngineUnavailableError
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import load_settings
@@ -203,7 +203,7 @@ def test_the_state_of_the_engine_names_memory_workspaces_and_clients(
     assert [one["code"] for one in told] == ["engine_without_workspace"]
     # The engine is the same for all workspaces, and so is its end.
     assert main(["-w", str(closed.root), "engine", "stop"]) == 0
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(EngineUnavailableError):
         clients[0].send_request("status")
 
 
@@ -217,7 +217,7 @@ class OldEngine:
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(directory / "old.sock"))
         self._listener.listen()
-        lock.write_engine_facts(directory / "old.sock")
+        lock.write_engine_pid_and_socket_path(directory / "old.sock")
         facts = json.loads(get_index_lock_path(builder.workspace).read_text())
         facts["pid"] = os.getppid()
         get_index_lock_path(builder.workspace).write_text(json.dumps(facts))
@@ -278,7 +278,7 @@ def test_a_blocked_and_a_broken_workspace_leave_the_others_alone(
             assert not waiting.send_request("refresh", wait=0.1)["done"]
             failing = connect_or_start_engine(broken.workspace)
             # The thread that writes this index has ended. The engine closes the workspace.
-            with pytest.raises(EngineUnavailable):
+            with pytest.raises(EngineUnavailableError):
                 failing.send_request("refresh", wait=30)
             assert find(sound, "awake")
             roots = [one["root"] for one in status(sound)["workspaces"]]

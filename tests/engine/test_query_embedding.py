@@ -29,7 +29,7 @@ class CountingModel(WorkspaceEmbeddingModel):
         self.queries: list[str] = []
         self.begun, self.go = threading.Event(), threading.Event()
 
-    def find_model_key(self) -> str:
+    def find_embedding_model_key(self) -> str:
         return "counting"
 
     def get_passage_embedder(self, is_bulk: bool) -> Any:
@@ -64,7 +64,7 @@ def worker(workspace_root: Path, model: CountingModel) -> Iterator[EmbeddingWork
     found = EmbeddingWorker(
         Settings(), builder.workspace.cache_dir, lambda _: None, lambda: None, print, model
     )
-    found.set_generation_to_embed(index.folder)
+    found.set_index_generation_to_embed(index.folder)
     found.request_model_loading()
     found.start_thread()
     assert found.caught_up.wait(60)

@@ -20,7 +20,7 @@ from kbtui.index.chunk_embedder import BULK_CHUNKS
 from kbtui.index.embedding_model import (
     CHECKSUMS,
     EmbeddingModelSource,
-    EmbeddingModelUnavailable,
+    EmbeddingModelUnavailableError,
     OnnxEmbeddingModel,
     TorchEmbeddingModel,
     find_embedding_model,
@@ -374,14 +374,14 @@ def test_the_packaged_model_is_what_it_should_be() -> None:
 def test_a_model_with_other_bytes_is_refused(tmp_path: Path) -> None:
     for name in CHECKSUMS:
         (tmp_path / name).write_bytes(b"something else")
-    with pytest.raises(EmbeddingModelUnavailable, match="is damaged or was changed"):
+    with pytest.raises(EmbeddingModelUnavailableError, match="is damaged or was changed"):
         TorchEmbeddingModel(EmbeddingModelSource("x", str(tmp_path), packaged=True))
 
 
 def test_a_missing_model_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(EmbeddingModelUnavailable, match="no such model directory"):
+    with pytest.raises(EmbeddingModelUnavailableError, match="no such model directory"):
         find_embedding_model(str(tmp_path / "none"))
-    with pytest.raises(EmbeddingModelUnavailable, match="cannot be read"):
+    with pytest.raises(EmbeddingModelUnavailableError, match="cannot be read"):
         verify_packaged_model(EmbeddingModelSource("x", str(tmp_path), packaged=True))
 
 
@@ -395,7 +395,7 @@ def broken(tmp_path: Path) -> Path:
 
 
 def test_a_broken_model_directory_is_said(broken: Path) -> None:
-    with pytest.raises(EmbeddingModelUnavailable, match="the model cannot be loaded"):
+    with pytest.raises(EmbeddingModelUnavailableError, match="the model cannot be loaded"):
         TorchEmbeddingModel(find_embedding_model(str(broken)))
 
 
@@ -480,7 +480,7 @@ def test_without_an_export_another_process_runs_the_model(
 
 
 def test_without_an_export_the_quick_embedder_says_so() -> None:
-    with pytest.raises(EmbeddingModelUnavailable, match="not been exported"):
+    with pytest.raises(EmbeddingModelUnavailableError, match="not been exported"):
         OnnxEmbeddingModel(find_embedding_model(""))
 
 
@@ -516,5 +516,5 @@ def test_an_export_gives_the_same_vectors_and_a_changed_one_is_refused(
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(EmbeddingModelUnavailable, match="does not match its checksums"):
+    with pytest.raises(EmbeddingModelUnavailableError, match="does not match its checksums"):
         OnnxEmbeddingModel(model)

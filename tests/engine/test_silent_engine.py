@@ -13,8 +13,8 @@ from support import Builder, end_engine
 
 from kbtui.cli.main import main
 from kbtui.engine import engine_launcher
-from kbtui.engine.engine_client import UnresponsiveEngine
-from kbtui.engine.engine_launcher import EngineNotRunning, connect_or_start_engine
+from kbtui.engine.engine_client import UnresponsiveEngineError
+from kbtui.engine.engine_launcher import EngineNotRunningError, connect_or_start_engine
 from kbtui.library import Library
 from kbtui.library.diagnostics import run_diagnostics
 from kbtui.search.search_request_and_answer import SearchRequest
@@ -54,7 +54,7 @@ def test_it_is_not_called_no_engine_and_a_search_goes_on_without_it(
     stopped: Builder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for start in (False, True):
-        with pytest.raises(UnresponsiveEngine) as raised:
+        with pytest.raises(UnresponsiveEngineError) as raised:
             connect_or_start_engine(stopped.workspace, start=start)
         assert raised.value.message == "an engine is running, but does not answer"
         assert str(raised.value.where).startswith("process ")
@@ -79,5 +79,5 @@ def test_it_is_not_called_no_engine_and_a_search_goes_on_without_it(
 
 
 def test_where_there_is_none_that_is_said(workspace_root: Path) -> None:
-    with pytest.raises(EngineNotRunning):
+    with pytest.raises(EngineNotRunningError):
         connect_or_start_engine(Builder(workspace_root).workspace, start=False)

@@ -11,7 +11,7 @@ import pytest
 from support import Builder, end_engine
 
 from kbtui.engine.engine_launcher import connect_or_start_engine
-from kbtui.errors import EngineUnavailable
+from kbtui.errors import EngineUnavailableError
 
 SLOW_DISK = """
 import os, sys, time
@@ -46,7 +46,7 @@ def slow(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Buil
             try:
                 connect_or_start_engine(builder.workspace, start=False).close()
                 break
-            except EngineUnavailable:
+            except EngineUnavailableError:
                 assert time.monotonic() < end, "the engine does not start"
                 time.sleep(0.05)
         yield builder

@@ -25,7 +25,7 @@ class SlowModel(WorkspaceEmbeddingModel):
         self.begun, self.go = threading.Event(), threading.Event()
         self.batches = 0
 
-    def find_model_key(self) -> str:
+    def find_embedding_model_key(self) -> str:
         return "slow"
 
     def get_passage_embedder(self, is_bulk: bool) -> Any:
@@ -55,7 +55,7 @@ def test_the_batch_at_hand_is_not_waited_for_and_is_the_last(
         Settings(), cache, lambda _: None, lambda: None, logged.append, model
     )
     semantic.request_model_loading()
-    semantic.set_generation_to_embed(index.folder)
+    semantic.set_index_generation_to_embed(index.folder)
     semantic.start_thread()
     (thread,) = (one for one in threading.enumerate() if one.name == "embedding")
     assert model.begun.wait(60)

@@ -20,7 +20,7 @@ from pathlib import Path
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.search.query_word_analysis import StemmingAnalyzer
+from kbtui.search.query_stemming_and_matching import StemmingAnalyzer
 from kbtui.search.search_pipeline import SearchRun
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root

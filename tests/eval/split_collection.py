@@ -61,7 +61,7 @@ class CorpusVectors:
         """Return that no vector is missing."""
         return 0, 1
 
-    def filter_chunks_without_vector(
+    def select_chunks_without_vector(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[int]:
         """Return an empty list: every chunk has a vector."""

@@ -19,7 +19,7 @@ from kbtui.index.entries_and_chunks import Chunk
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.knowledge.knowledge_data_types import Subject
 from kbtui.tui.reader.reader_blocks import MarkdownBlock, VerbatimTextBlock
-from kbtui.tui.reader.subject_document import build_subject_document
+from kbtui.tui.reader.subject_document_builder import build_subject_document
 
 WORDS = st.text(
     alphabet=st.sampled_from("abcdefgh.!?。 \t#`~-\\é日本語\u3000\r\x0b"), min_size=0, max_size=60

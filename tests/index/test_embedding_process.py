@@ -20,7 +20,7 @@ from kbtui.index.embedding_model import (
     CHARACTERS_PER_TOKEN,
     MAX_TOKENS,
     EmbeddingModelSource,
-    EmbeddingModelUnavailable,
+    EmbeddingModelUnavailableError,
     LoadedEmbeddingModel,
     OnnxEmbeddingModel,
     find_embedding_model,
@@ -29,7 +29,7 @@ from kbtui.index.embedding_model import (
 from kbtui.index.embedding_process import (
     SAMPLE_TEXTS,
     EmbeddingProcess,
-    EmbeddingProcessEnded,
+    EmbeddingProcessEndedError,
     EmbeddingProcessServer,
     get_embedding_method_path,
     measure_embedding_methods,
@@ -121,7 +121,7 @@ def test_killed_again_and_again_it_gives_up(process: EmbeddingProcess) -> None:
     killer = threading.Thread(target=kill_always)
     killer.start()
     try:
-        with pytest.raises(EmbeddingProcessEnded, match="exited 2 times"):
+        with pytest.raises(EmbeddingProcessEndedError, match="exited 2 times"):
             process.embed_texts(TEXTS)
     finally:
         done.set()
@@ -138,7 +138,7 @@ def test_closed_it_answers_nobody_and_is_gone(process: EmbeddingProcess) -> None
     def ask() -> None:
         try:
             process.embed_texts(TEXTS)
-        except EmbeddingProcessEnded as error:
+        except EmbeddingProcessEndedError as error:
             failed.append(error)
 
     asking = threading.Thread(target=ask)
@@ -150,7 +150,7 @@ def test_closed_it_answers_nobody_and_is_gone(process: EmbeddingProcess) -> None
     asking.join(10)
     assert failed
     assert not running.is_running() or running.status() == "zombie"
-    with pytest.raises(EmbeddingProcessEnded, match="stopped"):
+    with pytest.raises(EmbeddingProcessEndedError, match="stopped"):
         process.embed_query("two")
 
 
@@ -178,7 +178,7 @@ def test_a_model_that_cannot_be_loaded_is_said_to_every_request(tmp_path: Path) 
     process = EmbeddingProcess(EmbeddingModelSource("x", str(tmp_path), packaged=True), print)
     try:
         for _ in range(2):
-            with pytest.raises(EmbeddingModelUnavailable, match="cannot be read") as caught:
+            with pytest.raises(EmbeddingModelUnavailableError, match="cannot be read") as caught:
                 process.embed_query("one")
             assert "reinstall" in (caught.value.hint or "")
             assert (caught.value.where or "").startswith(str(tmp_path))

@@ -10,7 +10,7 @@ from support import Builder
 
 from kbtui.errors import UsageError
 from kbtui.index.embedding_model import (
-    EmbeddingModelUnavailable,
+    EmbeddingModelUnavailableError,
     TorchEmbeddingModel,
     find_embedding_model,
 )
@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_directory_without_a_model_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
-    with pytest.raises(EmbeddingModelUnavailable, match="no model in this directory"):
+    with pytest.raises(EmbeddingModelUnavailableError, match="no model in this directory"):
         find_embedding_model(str(tmp_path))
 
 

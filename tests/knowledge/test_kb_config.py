@@ -307,7 +307,7 @@ def test_nothing_is_written_by_reading(two_topics: Build, workspace: Workspace) 
     for topic in knowledge.topics:
         knowledge.list_subjects(topic)
         knowledge.learn(topic, "**")
-    knowledge.format_prompt_section()
+    knowledge.format_knowledge_section()
     knowledge.read_jp_prompt_sections()
     assert state() == before
 

@@ -15,7 +15,7 @@ NOTE = (
 
 
 def test_the_section_reads_as_in_the_rfd(two_topics: Build) -> None:
-    assert two_topics().format_prompt_section() == (
+    assert two_topics().format_knowledge_section() == (
         "<knowledge>\n"
         "The following knowledge topics are available to learn:\n"
         "\n"
@@ -32,7 +32,7 @@ def test_preloaded_knowledge_reads_as_in_the_rfd(two_topics: Build) -> None:
         'description = "[[topic description here]]"\n'
         'learned = ["maintainers/*"]\ndisabled = ["code-quality"]'
     )
-    assert knowledge.format_prompt_section() == (
+    assert knowledge.format_knowledge_section() == (
         "<knowledge>\n"
         "The following knowledge has been pre-loaded into your system prompt:\n"
         "\n"
@@ -62,7 +62,7 @@ def test_with_everything_learned_list_sentence_and_note_are_absent(two_topics: B
     knowledge = two_topics(
         'learned = ["**"]\ndisabled = ["maintainers/**"]', 'learned = ["ast-grep"]'
     )
-    assert knowledge.format_prompt_section() == (
+    assert knowledge.format_knowledge_section() == (
         "<knowledge>\n"
         "The following knowledge has been pre-loaded into your system prompt:\n"
         "\n"
@@ -96,12 +96,12 @@ def test_with_nothing_to_say_there_is_no_section_and_no_tool(build: Build) -> No
     ]
     for kb, files in silent:
         knowledge = build(kb, files)
-        assert knowledge.format_prompt_section() is None
+        assert knowledge.format_knowledge_section() is None
         assert knowledge.make_learn_tool_definition() is None
 
 
 def test_a_topic_with_some_learned_and_some_not_stands_in_both_parts(two_topics: Build) -> None:
-    text = two_topics('learned = ["maintainers/*"]').format_prompt_section() or ""
+    text = two_topics('learned = ["maintainers/*"]').format_knowledge_section() or ""
     assert '<subject "maintainers/jean">' in text
     assert "- project (**General Project Knowledge**): foo bar baz..." in text
 
@@ -110,13 +110,15 @@ def test_a_topic_line_has_what_is_there(build: Build) -> None:
     text = build(
         '[kb.topic.z]\nsubjects = "a"\nintroduction = "says"\n[kb.topic.a]\nsubjects = "a"\n',
         {"a/x.md": ""},
-    ).format_prompt_section()
+    ).format_knowledge_section()
     assert "learn:\n\n- z: says\n- a\n\nUse" in (text or ""), "in order of declaration"
 
 
 def test_learned_subjects_keep_the_order_of_their_patterns(two_topics: Build) -> None:
     text = (
-        two_topics('learned = ["maintainers/ryan", "internal-notes", "**"]').format_prompt_section()
+        two_topics(
+            'learned = ["maintainers/ryan", "internal-notes", "**"]'
+        ).format_knowledge_section()
         or ""
     )
     slugs = [line for line in text.splitlines() if line.startswith("<subject")]
@@ -132,7 +134,7 @@ def test_preloaded_files_are_fenced_ended_and_quoted(build: Build) -> None:
     text = build(
         '[kb.topic.a]\ntitle = \'The "A"\'\nsubjects = "a"\nlearned = ["*"]\n',
         {'a/q"q.md': "no newline", "a/t.toml": "x = 1", "a/v.md": b"\0"},
-    ).format_prompt_section()
+    ).format_knowledge_section()
     assert text == (
         "<knowledge>\n"
         "The following knowledge has been pre-loaded into your system prompt:\n"
@@ -162,13 +164,13 @@ def test_k_adds_to_learned_for_the_call(two_topics: Build) -> None:
     listed = knowledge.topics["project"].learned
     assert listed == ("code-quality", "maintainers/*")
     assert (
-        knowledge.format_prompt_section()
-        == two_topics('learned = ["code-quality", "maintainers/*"]').format_prompt_section()
+        knowledge.format_knowledge_section()
+        == two_topics('learned = ["code-quality", "maintainers/*"]').format_knowledge_section()
     )
     assignment = two_topics(
         'learned = ["code-quality"]', cfg=["kb.topic.project.learned+=maintainers/*"]
     )
-    assert assignment.format_prompt_section() == knowledge.format_prompt_section()
+    assert assignment.format_knowledge_section() == knowledge.format_knowledge_section()
 
 
 def test_trying_k_values_gives_what_giving_them_would(two_topics: Build) -> None:
@@ -176,7 +178,9 @@ def test_trying_k_values_gives_what_giving_them_would(two_topics: Build) -> None
     plain.list_subjects("project")
     values = ["project/maintainers/*", "skills/ast-grep"]
     tried = plain.copy_with_preload_options(values)
-    assert tried.format_prompt_section() == two_topics(knowledge=values).format_prompt_section()
+    assert (
+        tried.format_knowledge_section() == two_topics(knowledge=values).format_knowledge_section()
+    )
     assert [s.slug for s in tried.list_subjects("project") if s.learned] == [
         "maintainers/jean",
         "maintainers/ryan",
@@ -241,7 +245,7 @@ def test_a_topics_own_part_of_the_section_is_what_stands_in_it(two_topics: Build
     assert block is not None
     assert block.startswith('<topic "General Project Knowledge">\n\n<subject')
     assert block.endswith("</topic>")
-    assert block in (knowledge.format_prompt_section() or "")
+    assert block in (knowledge.format_knowledge_section() or "")
     assert knowledge.format_preloaded_subjects("skills") is None
     assert (
         two_topics('learned = ["maintainers/*"]\nenable = false').format_preloaded_subjects(

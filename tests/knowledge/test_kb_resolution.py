@@ -17,7 +17,7 @@ from kb_support import Build, write
 
 from kbtui.knowledge import KnowledgeBase, load_knowledge
 from kbtui.knowledge.subject_visibility import compile_slug_pattern, has_unclosed_glob_bracket
-from kbtui.knowledge.topic_scan import scan_topic_directory
+from kbtui.knowledge.topic_directory_scan import scan_topic_directory
 from kbtui.workspace import open_workspace_at_root
 
 # The model.
@@ -193,7 +193,7 @@ def test_a_disabled_subject_never_comes(
     gone = {subject.slug for subject in knowledge.list_subjects("t") if subject.disabled}
     assert not gone & set(knowledge.list_subject_slugs("t", [*asked, *sorted(gone)]))
     for text in (
-        knowledge.format_prompt_section() or "",
+        knowledge.format_knowledge_section() or "",
         knowledge.learn("t", [*asked, *sorted(gone)]).text,
     ):
         assert not any(f'<subject "{slug}">' in text for slug in gone)
@@ -218,7 +218,7 @@ def test_what_is_learned_is_in_the_prompt_and_never_comes_again(
     assert sorted(knowledge.list_subject_slugs("t", learned)) == slugs
     listing = knowledge.learn("t", has_prompt=True).text.partition("## Already learned")[0]
     for slug in slugs:
-        assert f'<subject "{slug}">' in (knowledge.format_prompt_section() or "")
+        assert f'<subject "{slug}">' in (knowledge.format_knowledge_section() or "")
         assert "already in the system prompt" in knowledge.learn("t", slug, has_prompt=True).text
         assert f"- {slug}\n" not in listing
 

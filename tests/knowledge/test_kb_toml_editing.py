@@ -11,7 +11,7 @@ from kb_support import Build, write
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.knowledge import KnowledgeBase, load_knowledge
-from kbtui.knowledge.knowledge_data_types import PreloadOrDisableMark, Topic
+from kbtui.knowledge.knowledge_data_types import PreloadOrDisableChange, Topic
 from kbtui.knowledge.toml_config_editor import (
     TomlFileChange,
     apply_toml_change,
@@ -57,7 +57,7 @@ def test_a_file_with_a_byte_order_mark_is_edited(knowledge: KnowledgeBase) -> No
     path.write_bytes(b"\xef\xbb\xbf" + WRITTEN.encode())
     apply_toml_change(
         plan_toml_change_for_preload_marks(
-            knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+            knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
         )
     )
     assert load_knowledge(knowledge.workspace).topics["skills"].learned == ("ast-grep",)
@@ -66,7 +66,7 @@ def test_a_file_with_a_byte_order_mark_is_edited(knowledge: KnowledgeBase) -> No
 
 def test_a_change_is_shown_as_a_diff_before_anything_is_written(knowledge: KnowledgeBase) -> None:
     change = plan_toml_change_for_preload_marks(
-        knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+        knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
     )
     assert text(knowledge) == WRITTEN
     assert change.diff == (
@@ -87,9 +87,9 @@ def test_applying_writes_only_what_was_marked_and_undoing_takes_it_back(
     knowledge: KnowledgeBase,
 ) -> None:
     marks = [
-        PreloadOrDisableMark("project", "code-quality", "disabled"),
-        PreloadOrDisableMark("project", "internal-notes", "learned"),
-        PreloadOrDisableMark("skills", None, "off"),
+        PreloadOrDisableChange("project", "code-quality", "disabled"),
+        PreloadOrDisableChange("project", "internal-notes", "learned"),
+        PreloadOrDisableChange("skills", None, "off"),
     ]
     change = plan_toml_change_for_preload_marks(knowledge, marks)
     apply_toml_change(change)
@@ -129,7 +129,7 @@ def test_without_a_file_one_is_made_and_undoing_removes_it(
         workspace.root, {"docs/a.md": "a", ".jp/config.toml": '[kb.topic.d]\nsubjects = "docs"\n'}
     )
     change = plan_toml_change_for_preload_marks(
-        build(), [PreloadOrDisableMark("d", "a", "learned")]
+        build(), [PreloadOrDisableChange("d", "a", "learned")]
     )
     assert change.old is None
     assert "--- /dev/null\n+++ .jp/kb.toml\n" in change.diff
@@ -160,10 +160,10 @@ def test_a_first_topic_can_be_declared(build: Build, workspace: Workspace) -> No
 
 def test_marks_that_change_nothing_write_nothing(knowledge: KnowledgeBase) -> None:
     marks = [
-        PreloadOrDisableMark("project", "code-quality", "learned"),
-        PreloadOrDisableMark("project", "maintainers/jean", "learned"),
-        PreloadOrDisableMark("skills", "ast-grep", "plain"),
-        PreloadOrDisableMark("skills", None, "on"),
+        PreloadOrDisableChange("project", "code-quality", "learned"),
+        PreloadOrDisableChange("project", "maintainers/jean", "learned"),
+        PreloadOrDisableChange("skills", "ast-grep", "plain"),
+        PreloadOrDisableChange("skills", None, "on"),
     ]
     change = plan_toml_change_for_preload_marks(knowledge, marks)
     assert change.has_no_changes
@@ -175,31 +175,31 @@ def test_marks_that_change_nothing_write_nothing(knowledge: KnowledgeBase) -> No
 
 def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: KnowledgeBase) -> None:
     marks = [
-        PreloadOrDisableMark("skills", "ast-grep", "learned"),
-        PreloadOrDisableMark("project", "code-quality", "plain"),
+        PreloadOrDisableChange("skills", "ast-grep", "learned"),
+        PreloadOrDisableChange("project", "code-quality", "plain"),
     ]
     preview = knowledge.copy_with_preload_marks(marks)
-    prompt = preview.format_prompt_section() or ""
+    prompt = preview.format_knowledge_section() or ""
     assert '<subject "ast-grep">' in prompt
     assert '<subject "code-quality">' not in prompt
     assert (
         "## Already learned (in system prompt):\n\n- ast-grep"
         in preview.learn("skills", has_prompt=True).text
     )
-    assert '<subject "ast-grep">' not in (knowledge.format_prompt_section() or ""), (
+    assert '<subject "ast-grep">' not in (knowledge.format_knowledge_section() or ""), (
         "the original is as it was"
     )
     apply_toml_change(plan_toml_change_for_preload_marks(knowledge, marks))
-    assert load_knowledge(knowledge.workspace).format_prompt_section() == prompt
+    assert load_knowledge(knowledge.workspace).format_knowledge_section() == prompt
 
 
 def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: KnowledgeBase) -> None:
     with pytest.raises(UsageError, match=r"matches the pattern 'maintainers/\*' in `learned`"):
         plan_toml_change_for_preload_marks(
-            knowledge, [PreloadOrDisableMark("project", "maintainers/jean", "plain")]
+            knowledge, [PreloadOrDisableChange("project", "maintainers/jean", "plain")]
         )
     change = plan_toml_change_for_preload_marks(
-        knowledge, [PreloadOrDisableMark("project", "maintainers/jean", "disabled")]
+        knowledge, [PreloadOrDisableChange("project", "maintainers/jean", "disabled")]
     )
     apply_toml_change(change)
     jean = load_knowledge(knowledge.workspace).find_subject("project", "maintainers/jean")
@@ -209,20 +209,20 @@ def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledg
     for state in ("plain", "learned"):
         with pytest.raises(UsageError, match=r"matches the pattern 'maintainers/\*' in `disabled`"):
             plan_toml_change_for_preload_marks(
-                knowledge, [PreloadOrDisableMark("project", "maintainers/jean", state)]
+                knowledge, [PreloadOrDisableChange("project", "maintainers/jean", state)]
             )  # type: ignore[arg-type]
 
 
 def test_marks_of_unknown_things_are_refused(knowledge: KnowledgeBase) -> None:
     with pytest.raises(NothingFound, match="unknown subject"):
         plan_toml_change_for_preload_marks(
-            knowledge, [PreloadOrDisableMark("project", "nope", "learned")]
+            knowledge, [PreloadOrDisableChange("project", "nope", "learned")]
         )
     with pytest.raises(NothingFound, match="unknown topic 'nope'"):
-        plan_toml_change_for_preload_marks(knowledge, [PreloadOrDisableMark("nope", None, "off")])
+        plan_toml_change_for_preload_marks(knowledge, [PreloadOrDisableChange("nope", None, "off")])
     with pytest.raises(UsageError, match="cannot be marked"):
         plan_toml_change_for_preload_marks(
-            knowledge, [PreloadOrDisableMark("project", None, "learned")]
+            knowledge, [PreloadOrDisableChange("project", None, "learned")]
         )
 
 
@@ -230,7 +230,7 @@ def test_what_flags_added_is_not_written(two_topics: Build, build: Build) -> Non
     two_topics()
     knowledge = build(WRITTEN, knowledge=["skills/*"])
     change = plan_toml_change_for_preload_marks(
-        knowledge, [PreloadOrDisableMark("project", "internal-notes", "disabled")]
+        knowledge, [PreloadOrDisableChange("project", "internal-notes", "disabled")]
     )
     assert "skills" not in "".join(
         line for line in change.diff.splitlines() if line.startswith("+")
@@ -239,7 +239,7 @@ def test_what_flags_added_is_not_written(two_topics: Build, build: Build) -> Non
 
 def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: KnowledgeBase) -> None:
     change = plan_toml_change_for_preload_marks(
-        knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+        knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
     )
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_text(WRITTEN + "# mine\n")
@@ -257,7 +257,7 @@ def test_a_failing_write_leaves_the_file_and_no_litter(
     knowledge: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change = plan_toml_change_for_preload_marks(
-        knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+        knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
     )
 
     def full(descriptor: int) -> None:
@@ -273,7 +273,7 @@ def test_a_failing_write_leaves_the_file_and_no_litter(
 def test_mode_is_kept_and_links_are_refused(knowledge: KnowledgeBase, tmp_path: Path) -> None:
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.chmod(0o640)
-    marks = [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+    marks = [PreloadOrDisableChange("skills", "ast-grep", "learned")]
     apply_toml_change(plan_toml_change_for_preload_marks(knowledge, marks))
     assert path.stat().st_mode & 0o777 == 0o640
     path.rename(tmp_path / "elsewhere.toml")
@@ -287,12 +287,12 @@ def test_a_file_that_is_no_toml_is_not_touched(knowledge: KnowledgeBase) -> None
     write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": "[kb\n"})
     with pytest.raises(ConfigError, match="not valid TOML"):
         plan_toml_change_for_preload_marks(
-            knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+            knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
         )
     path.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="not UTF-8"):
         plan_toml_change_for_preload_marks(
-            knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+            knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
         )
 
 
@@ -301,7 +301,7 @@ def test_a_misshapen_table_is_not_touched(knowledge: KnowledgeBase) -> None:
         write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": kb})
         with pytest.raises(ConfigError, match="cannot be edited safely"):
             plan_toml_change_for_preload_marks(
-                knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+                knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
             )
 
 
@@ -310,7 +310,7 @@ def test_dos_line_ends_stay(knowledge: KnowledgeBase) -> None:
     path.write_bytes(WRITTEN.replace("\n", "\r\n").encode())
     apply_toml_change(
         plan_toml_change_for_preload_marks(
-            knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
+            knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
         )
     )
     data = path.read_bytes()
@@ -335,19 +335,19 @@ SHAPES = [
 ]
 marks = st.one_of(
     st.builds(
-        PreloadOrDisableMark,
+        PreloadOrDisableChange,
         st.just("project"),
         st.sampled_from(["maintainers/jean", "maintainers/ryan", "code-quality", "internal-notes"]),
         st.sampled_from(["learned", "disabled", "plain"]),
     ),
     st.builds(
-        PreloadOrDisableMark,
+        PreloadOrDisableChange,
         st.just("skills"),
         st.just("ast-grep"),
         st.sampled_from(["learned", "disabled"]),
     ),
     st.builds(
-        PreloadOrDisableMark,
+        PreloadOrDisableChange,
         st.sampled_from(["project", "skills"]),
         st.none(),
         st.sampled_from(["on", "off"]),
@@ -363,7 +363,7 @@ marks = st.one_of(
 )
 @given(shape=st.sampled_from(SHAPES), wanted=st.lists(marks, max_size=4))
 def test_no_comment_and_no_value_is_ever_lost(
-    knowledge: KnowledgeBase, shape: str, wanted: list[PreloadOrDisableMark]
+    knowledge: KnowledgeBase, shape: str, wanted: list[PreloadOrDisableChange]
 ) -> None:
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_text(shape)

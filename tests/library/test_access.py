@@ -15,7 +15,7 @@ import pytest
 from support import Builder, kill_engine
 
 from kbtui.engine.engine_launcher import read_engine_lock_file
-from kbtui.errors import Cancelled, EngineUnavailable, KbtuiError
+from kbtui.errors import CallCancelledError, EngineUnavailableError, KbtuiError
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library import CallCancellation, Library
 from kbtui.search.search_request_and_answer import SearchRequest
@@ -110,8 +110,8 @@ def test_a_call_that_waits_for_a_stuck_engine_can_be_given_up(built: Builder) ->
         # Meanwhile another thread reads, and closing is not held up either.
         assert library.search_by_keywords(QUESTION).hits
         given_up.cancel()
-        assert isinstance(call.end(), Cancelled)
-        assert isinstance(Call(search).end(), Cancelled), "cancelled before it began"
+        assert isinstance(call.end(), CallCancelledError)
+        assert isinstance(Call(search).end(), CallCancelledError), "cancelled before it began"
     finally:
         engine.resume()
     assert library.search(QUESTION).hits, "the next call is not cancelled"
@@ -121,7 +121,7 @@ def test_a_call_that_waits_for_a_stuck_engine_can_be_given_up(built: Builder) ->
 @pytest.fixture
 def no_engine(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Builder:
     def unavailable(*args: Any, **more: Any) -> Any:
-        raise EngineUnavailable("the engine cannot be started")
+        raise EngineUnavailableError("the engine cannot be started")
 
     monkeypatch.setattr("kbtui.engine.engine_launcher.connect_or_start_engine", unavailable)
     return built
@@ -225,6 +225,6 @@ def test_making_a_private_index_can_be_given_up_and_closed(
     call = Call(search)
     [folder] = until(lambda: list(tmp_path.glob("kbtui-index-*")))
     given_up.cancel()
-    assert isinstance(call.end(), Cancelled)
+    assert isinstance(call.end(), CallCancelledError)
     library.close()
     until(lambda: not folder.exists())

@@ -415,7 +415,7 @@ def test_a_hostile_repository_runs_nothing(tmp_path: Path) -> None:
     trap.unlink(missing_ok=True)
     history = GitHistory(str(root))
     assert [origin.path for origin in history.list_line_origins("-b.py")] == ["a.py"]
-    assert [name.path for name in history.list_earlier_names("-b.py")] == ["a.py"]
+    assert [name.path for name in history.list_earlier_paths("-b.py")] == ["a.py"]
     assert history.read_file("HEAD", "-b.py") == "one\n"
     assert history.list_line_origins("no\0file") == []
     assert GitHistory(str(tmp_path)).list_line_origins("a.py") == []

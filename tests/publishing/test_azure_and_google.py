@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from kbtui.errors import KbtuiError
-from kbtui.index.chunk_embedder import combine_passage_vector
+from kbtui.index.chunk_embedder import combine_vectors_of_passage
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
 from kbtui.publishing import published_vector_table_update
-from kbtui.publishing.published_library_store import LibraryStore, ManifestReplaced
+from kbtui.publishing.published_library_store import LibraryStore, ManifestReplacedError
 from kbtui.workspace import Settings
 from kbtui.workspace.published_library_mirror import get_subscribed_mirror
 from tests.publishing.azure_and_google_servers import AZURITE, serve_azure, serve_google
@@ -88,7 +88,7 @@ def test_a_library_in_azure_or_google_is_published_pulled_and_queried_by_uri(
         vector_of(hash_embedded_text(part))
         for part in ("Note 2", "# Note 2\n\nThe plan of service 2.")
     )
-    vector = combine_passage_vector("subject", title, text, []).tolist()
+    vector = combine_vectors_of_passage("subject", title, text, []).tolist()
     ranked = table.search_nearest_chunks(vector, make_vector_filter_sql(), 10)
     assert len(ranked) == 3
     chunks = writer.catalog.get_chunks_by_number([ranked[0][0]])
@@ -101,7 +101,7 @@ def test_a_library_in_azure_or_google_is_published_pulled_and_queried_by_uri(
     found = store.read_object("manifest.json", 1 << 20)
     assert found is not None
     store.replace_manifest(b"theirs", found.tag)
-    with pytest.raises(ManifestReplaced, match="another publish"):
+    with pytest.raises(ManifestReplacedError, match="another publish"):
         store.replace_manifest(b"ours", found.tag)
     if uri.startswith("gs:"):
         return  # fake-gcs-server answers 500 where Google answers NoSuchBucket

@@ -22,18 +22,18 @@ from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_editing import delete_subject
 from kbtui.library import open_workspace
-from kbtui.publishing.library_subscription_status import describe_subscription
+from kbtui.publishing.library_subscription_status import read_subscription_status
 from kbtui.publishing.published_library_manifest import generate_key_pair, parse_private_key
-from kbtui.publishing.published_library_pull import delete_mirror, is_pull_due
-from kbtui.publishing.published_part_format import (
-    DamagedLibraryPart,
+from kbtui.publishing.published_library_part_format import (
+    DamagedLibraryPartError,
     EntryFileToPublish,
     TextPartTableOfContents,
-    check_entry_key,
     encode_text_part,
     parse_table_of_contents,
     read_entry_from_part,
+    validate_entry_key,
 )
+from kbtui.publishing.published_library_pull import delete_mirror, is_pull_due
 from kbtui.workspace.published_library_mirror import PublishedLibraryMirror, normalize_library_uri
 from tests.publishing.s3_server import VARIABLES
 from tests.publishing.team_workspaces import (
@@ -71,7 +71,7 @@ def test_members_own_version_counts_and_the_rest_comes_from_the_library(
     theirs.subject("notes/note1.md", "Our own words.\n")
     theirs.subject("notes/draft.md", "A draft.\n")
     subscribe(theirs, uri)
-    status = describe_subscription(theirs.workspace)
+    status = read_subscription_status(theirs.workspace)
     assert status is not None
     assert (status.is_mirrored, status.problem) == (False, "not_pulled")
     assert "next" not in [
@@ -88,10 +88,10 @@ def test_members_own_version_counts_and_the_rest_comes_from_the_library(
     assert notes["note2"].disabled, "the member's own pattern holds for published subjects, too"
     assert "Our own words." in knowledge.learn("notes", "note1").text
     assert "harbour" in knowledge.learn("plans", "next").text
-    status = describe_subscription(theirs.workspace)
+    status = read_subscription_status(theirs.workspace)
     assert status is not None
-    assert describe_subscription(theirs.workspace, "m") == status
-    other = describe_subscription(theirs.workspace, "another-model")
+    assert read_subscription_status(theirs.workspace, "m") == status
+    other = read_subscription_status(theirs.workspace, "another-model")
     assert other is not None
     assert (other.problem, other.detail) == ("other_model", "m")
     # `next` and the disabled `note2` are only in the library; `note1` differs; `draft` is only here.
@@ -164,7 +164,7 @@ def test_a_running_engine_finds_what_was_published_without_a_command(
                 assert time.monotonic() < end, "the engine has not fetched the new version"
                 time.sleep(0.1)
         assert [hit.ref.partition(":")[0] for hit in found] == ["notes/note1"]
-        status = describe_subscription(reader.workspace)
+        status = read_subscription_status(reader.workspace)
         assert status is not None
         assert (status.version, status.problem) == (2, None)
     finally:
@@ -339,7 +339,7 @@ def test_damaged_and_foreign_parts_are_named_and_the_mirror_stays_as_it_was(tmp_
             with pytest.raises(KbtuiError) as raised:
                 pull(reader)
             assert part.name in str(raised.value)
-            if isinstance(raised.value, DamagedLibraryPart):
+            if isinstance(raised.value, DamagedLibraryPartError):
                 assert "--verify" in (raised.value.hint or "")
             assert mirrored_files(str(uri)) == before
         part.write_bytes(good)
@@ -357,7 +357,7 @@ def test_damaged_and_foreign_parts_are_named_and_the_mirror_stays_as_it_was(tmp_
         (uri / "manifest.json").write_bytes(bad)
         with pytest.raises(KbtuiError, match=message):
             pull(reader)
-        status = describe_subscription(reader.workspace)
+        status = read_subscription_status(reader.workspace)
         assert status is not None
         assert status.problem == "error"
         assert message in (status.detail or "")
@@ -460,8 +460,8 @@ def test_no_name_in_a_part_leads_out_of_the_mirror() -> None:
         "x" * 300,
         "",
     ):
-        with pytest.raises(DamagedLibraryPart):
-            check_entry_key(("subject", "notes", path))
+        with pytest.raises(DamagedLibraryPartError):
+            validate_entry_key(("subject", "notes", path))
     for key in (
         ("subject", "..", "x"),
         ("subject", "a/b", "x"),
@@ -470,13 +470,13 @@ def test_no_name_in_a_part_leads_out_of_the_mirror() -> None:
         (),
         5,
     ):
-        with pytest.raises(DamagedLibraryPart):
-            check_entry_key(key)
+        with pytest.raises(DamagedLibraryPartError):
+            validate_entry_key(key)
     # A bomb: the part claims a small entry that would grow without end.
     part = encode_text_part([EntryFileToPublish(("subject", "notes", "a.md"), b"0" * 50_000_000)])
     contents = parse_table_of_contents(part.data)
     assert isinstance(contents, TextPartTableOfContents)
-    with pytest.raises(DamagedLibraryPart, match="size"):
+    with pytest.raises(DamagedLibraryPartError, match="size"):
         read_entry_from_part(
             part.data, part.contents_bytes, contents.entries[0]._replace(size=1000)
         )

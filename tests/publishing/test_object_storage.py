@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from kbtui.errors import KbtuiError
-from kbtui.index.chunk_embedder import ChunkEmbedder, combine_passage_vector
+from kbtui.index.chunk_embedder import ChunkEmbedder, combine_vectors_of_passage
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
@@ -27,7 +27,7 @@ from kbtui.publishing.published_library_pull import delete_mirror
 from kbtui.publishing.published_library_store import (
     LibraryStore,
     LibraryStoreError,
-    ManifestReplaced,
+    ManifestReplacedError,
 )
 from kbtui.workspace import Settings
 from kbtui.workspace.published_library_mirror import get_subscribed_mirror
@@ -160,7 +160,7 @@ def test_of_two_writers_one_is_told_that_the_other_was_faster(
         first = store.read_object("manifest.json", 1 << 20)
         tag = first.tag if first else None
         store.replace_manifest(b"theirs", tag)
-        with pytest.raises(ManifestReplaced, match="another publish"):
+        with pytest.raises(ManifestReplacedError, match="another publish"):
             store.replace_manifest(b"ours", tag)
         found = store.read_object("manifest.json", 1 << 20)
         assert found is not None
@@ -334,7 +334,7 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
             vector_of(hash_embedded_text(part))
             for part in ("Note 4", "# Note 4\n\nThe plan of service 4.")
         )
-        vector = combine_passage_vector("subject", title, text, []).tolist()
+        vector = combine_vectors_of_passage("subject", title, text, []).tolist()
         ranked = remote.search_nearest_chunks(vector, make_vector_filter_sql(), 10)
         assert len(ranked) == 5, "the passage that differs here is not taken from the library"
         chunks = writer.catalog.get_chunks_by_number([ranked[0][0]])

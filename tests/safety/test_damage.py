@@ -17,7 +17,7 @@ import pytest
 from support import Builder, asked, content_of, hurt_file, kill_engine, said
 
 from kbtui.engine.engine_launcher import connect_or_start_engine
-from kbtui.errors import EngineUnavailable
+from kbtui.errors import EngineUnavailableError
 from kbtui.index import index_generations
 from kbtui.index.index_generations import find_index_damage
 from kbtui.index.indexer import WorkspaceIndexWriter
@@ -175,7 +175,7 @@ def test_a_cache_that_is_half_deleted_while_running_is_whole_again(
             client = connect_or_start_engine(built.workspace)
             client.send_request("refresh", wait=5)
             client.close()
-        except EngineUnavailable:
+        except EngineUnavailableError:
             return False
         return is_fresh(built, fresh)
 

@@ -27,7 +27,7 @@ from kbtui.engine.engine_launcher import (
     read_engine_lock_file,
 )
 from kbtui.engine.engine_server import MAX_UNGREETED, is_client_from_same_user
-from kbtui.errors import EngineUnavailable
+from kbtui.errors import EngineUnavailableError
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import load_settings
 
@@ -150,7 +150,7 @@ def test_nothing_is_said_to_another_users_process(built: Builder) -> None:
         assert listener.stdout
         try:
             assert listener.stdout.readline() == "listening\n"
-            with pytest.raises(EngineUnavailable, match="another user"):
+            with pytest.raises(EngineUnavailableError, match="another user"):
                 connect_or_start_engine(built.workspace)
             main(["search", "-w", str(built.root), "--mode", "lexical", "otter"])
             assert [listener.stdout.readline() for _ in range(2)] == ["b''\n"] * 2
@@ -185,7 +185,7 @@ def test_an_engine_ends_calmly_while_a_client_waits_for_its_model(
     waiting = connect_or_start_engine(built.workspace)
 
     def search_until_engine_ends() -> None:
-        with pytest.raises(EngineUnavailable):
+        with pytest.raises(EngineUnavailableError):
             waiting.send_request("search", timeout=60.0, question={"query": "otter"}, wait=600)
 
     thread = threading.Thread(target=search_until_engine_ends)

@@ -15,7 +15,7 @@ from pty_support import COMMAND, Terminal
 from support import Builder, asked, content_of, kill_engine, said
 
 from kbtui.engine.engine_launcher import connect_or_start_engine, read_engine_lock_file
-from kbtui.errors import EngineUnavailable
+from kbtui.errors import EngineUnavailableError
 from kbtui.index.index_generations import find_index_damage
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
@@ -195,7 +195,7 @@ def refreshed(builder: Builder) -> None:
             assert engine.send_request("refresh", wait=60, timeout=90)["done"]
             engine.close()
             return
-        except EngineUnavailable:
+        except EngineUnavailableError:
             assert time.monotonic() < end
             time.sleep(0.2)
 
@@ -220,7 +220,7 @@ def test_engines_that_are_ended_and_caches_that_go_while_many_ask(
         change(built, random_, round_)
         try:
             client = connect_or_start_engine(built.workspace, wait=60)
-        except EngineUnavailable:
+        except EngineUnavailableError:
             time.sleep(0.5)
             client = connect_or_start_engine(built.workspace, wait=60)
         if round_ % 3 == 0:

@@ -8,7 +8,7 @@ from support import Builder
 
 from kbtui.engine import engine_launcher
 from kbtui.engine.engine_launcher import connect_or_start_engine, find_network_file_system_type
-from kbtui.errors import EngineUnavailable
+from kbtui.errors import EngineUnavailableError
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import load_settings
@@ -52,7 +52,7 @@ def test_no_engine_is_started_there_and_search_says_why(
     builder.subject("guide/one.md", "# One\n\nAn otter.\n")
     cache = os.path.realpath(home / "cache").replace(" ", "\\040")
     table.write_text(mounted(("/", "ext4"), (cache, "nfs4")))
-    with pytest.raises(EngineUnavailable, match=r"network file system \(nfs4\)"):
+    with pytest.raises(EngineUnavailableError, match=r"network file system \(nfs4\)"):
         connect_or_start_engine(builder.workspace)
     library = Library(builder.workspace, load_settings())
     answer = library.search(SearchRequest("otter", mode="lexical"))

@@ -12,8 +12,8 @@ from kbtui.assistant.assistant_tools import should_mask_secrets
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.knowledge import load_knowledge, read_subject_text
 from kbtui.secret_detection import describe_secrets_in_text, find_secrets, mask_secrets
-from kbtui.tui.reader.conversation_document import build_conversation_document
-from kbtui.tui.reader.subject_document import build_subject_document
+from kbtui.tui.reader.conversation_document_builder import build_conversation_document
+from kbtui.tui.reader.subject_document_builder import build_subject_document
 from kbtui.workspace import Settings
 
 _RANDOM = random.Random(4)

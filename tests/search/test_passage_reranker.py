@@ -13,7 +13,7 @@ from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.multi_index_search import QueryVector, SearchedIndex, search_indexes
 from kbtui.search.passage_reranker import RankBonusCalculator, RankBonuses, ScoredPassage
-from kbtui.search.query_word_analysis import QueryWord, StemmingAnalyzer
+from kbtui.search.query_stemming_and_matching import QueryWord, StemmingAnalyzer
 from kbtui.search.rank_explanation import SearchExplainer
 from kbtui.search.search_pipeline import SemanticRanker, search_index
 from kbtui.search.search_request_and_answer import SearchRequest, SemanticRanking
@@ -221,7 +221,7 @@ class _Vectors:
     def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
         return 0, 1
 
-    def filter_chunks_without_vector(
+    def select_chunks_without_vector(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[int]:
         return []

@@ -47,12 +47,14 @@ def test_every_text_is_a_query_and_filters_know_their_place(text: str, partial: 
 
 
 def test_an_almost_filter_and_one_without_a_value_are_remarked_upon() -> None:
-    assert "title:" in format_notice(parse_query("titel:foo").filter_like_word_notices[0])
-    assert "needs a value" in format_notice(parse_query("topic: foo").filter_like_word_notices[0])
-    assert "title:" in format_notice(
-        parse_query("titel:fo", partial=True).filter_like_word_notices[0]
+    assert "title:" in format_notice(parse_query("titel:foo").notices_about_filter_like_words[0])
+    assert "needs a value" in format_notice(
+        parse_query("topic: foo").notices_about_filter_like_words[0]
     )
-    assert parse_query("topic:", partial=True).filter_like_word_notices == ()
+    assert "title:" in format_notice(
+        parse_query("titel:fo", partial=True).notices_about_filter_like_words[0]
+    )
+    assert parse_query("topic:", partial=True).notices_about_filter_like_words == ()
     (elsewhere,) = parse_query("modle:x foo").almost_filters
     assert "'model:' is a filter of the library" in format_notice(elsewhere.notice)
 

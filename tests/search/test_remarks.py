@@ -27,7 +27,7 @@ from kbtui.search.search_request_and_answer import (
     SemanticRanking,
 )
 from kbtui.terminal_text import (
-    find_densest_match,
+    find_start_of_densest_matches,
     remove_heading_and_bold_marks,
     remove_repeated_title,
 )
@@ -188,7 +188,7 @@ def test_an_excerpt_begins_after_the_title_where_most_words_of_the_query_are() -
     left, matches = remove_repeated_title(hit.text, hit.matches, hit.title)
     assert left.startswith("Otters swim.")
     assert [left[first:last] for first, last in matches] == ["Otters", "sleeps", "holt"]
-    assert left[find_densest_match(left, matches, 100) :].startswith("sleeps in a holt")
+    assert left[find_start_of_densest_matches(left, matches, 100) :].startswith("sleeps in a holt")
     shown = format_search_hit(hit.as_json(), hit.ref, plain=True)
     assert "sleeps in a holt" in shown
     assert "# Otters" not in shown

@@ -8,16 +8,16 @@ from support import FIRST_ID, Builder, asked, called, said
 
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.index.passage_places import (
+from kbtui.index.passage_place_numbers import (
     BLOCK_PASSAGES,
-    get_block,
+    get_block_of_place,
     get_entry_number_of_place,
-    make_chunk_place,
-    make_entry_place,
+    make_first_passage_place,
+    make_passage_place,
 )
 from kbtui.search.rank_explanation import SearchExplainer
 from kbtui.search.search_request_and_answer import SearchRequest
-from kbtui.search.surrounding_text import MAX_SURROUNDING_TERMS, REACH
+from kbtui.search.surrounding_text_scoring import MAX_SURROUNDING_TERMS, REACH
 from kbtui.workspace import Settings
 
 
@@ -98,9 +98,9 @@ def test_a_query_with_more_words_than_are_looked_for_around_passages_has_hits(
 
 @given(st.integers(0, 100), st.text(max_size=4))
 def test_a_block_has_adjacent_places_of_one_entry(ordinal: int, entry_id: str) -> None:
-    first = make_entry_place(entry_id)
-    place = make_chunk_place(first, ordinal)
-    block = get_block(place)
+    first = make_first_passage_place(entry_id)
+    place = make_passage_place(first, ordinal)
+    block = get_block_of_place(place)
     assert 0 <= place - block < BLOCK_PASSAGES
     assert (block - first) % BLOCK_PASSAGES == 0
     assert get_entry_number_of_place(block) == get_entry_number_of_place(first)

@@ -14,7 +14,7 @@ from kbtui.sources.document_source_definitions import (
     find_source_approval_time,
     load_source_definitions,
 )
-from kbtui.sources.document_source_runner import SourceNotApproved, run_source
+from kbtui.sources.document_source_runner import SourceNotApprovedError, run_source
 from kbtui.sources.document_source_scheduler import SourceScheduler, list_due_sources
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import open_workspace_at_root
@@ -56,7 +56,7 @@ def test_opening_a_hostile_clone_runs_nothing(tmp_path: Path, site: Site) -> Non
     workspace = builder.workspace
     assert list(load_source_definitions(workspace).sources) == ["beacon", "secret", "program"]
     for name in load_source_definitions(workspace).sources:
-        with pytest.raises(SourceNotApproved, match="is not approved"):
+        with pytest.raises(SourceNotApprovedError, match="is not approved"):
             run_source(workspace, name, limits=FAST)
     schedule = SourceScheduler(workspace, print)
     for later in (0.0, 120.0, 1e9):
@@ -97,7 +97,7 @@ def test_any_change_of_the_block_is_another_block(
     project.crawl(site.url(), depth=1, cron="0 4 * * *")
     workspace = project.builder.workspace
     edit_source(workspace, "docs", change)
-    with pytest.raises(SourceNotApproved):
+    with pytest.raises(SourceNotApprovedError):
         run_source(workspace, "docs", limits=FAST)
     assert site.asked == []
 
@@ -117,7 +117,7 @@ def test_the_same_block_under_another_name_is_not_approved(
     project.crawl(site.url())
     path = project.root / ".jp" / "kb-sources.toml"
     path.write_text(path.read_text().replace("[source.docs]", "[source.docs2]"))
-    with pytest.raises(SourceNotApproved):
+    with pytest.raises(SourceNotApprovedError):
         run_source(project.builder.workspace, "docs2", limits=FAST)
 
 

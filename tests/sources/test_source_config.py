@@ -57,7 +57,7 @@ def test_the_three_kinds_are_read(project: SourceWorkspace) -> None:
     )
     assert found.problems == []
     assert found.find_source("docs").depth == 3
-    assert found.find_source("manual").target_description == "manual.pdf"
+    assert found.find_source("manual").url_path_or_command == "manual.pdf"
     assert found.find_source("notes").server == ("notes-mcp", "--root", "my notes")
 
 

@@ -11,7 +11,7 @@ from web_support import SourceWorkspace
 
 from kbtui.errors import KbtuiError
 from kbtui.sources.document_source_definitions import SourceDefinition
-from kbtui.sources.document_source_runner import SourceAlreadyRunning, lock_source, run_source
+from kbtui.sources.document_source_runner import SourceAlreadyRunningError, lock_source, run_source
 from kbtui.sources.source_document_directory import (
     FetchedDocument,
     SourceDocumentStore,
@@ -198,7 +198,7 @@ def test_two_runs_at_once_are_one(project: SourceWorkspace) -> None:
     workspace = project.builder.workspace
     with (
         lock_source(workspace, "docs"),
-        pytest.raises(SourceAlreadyRunning, match="already running"),
+        pytest.raises(SourceAlreadyRunningError, match="already running"),
     ):
         run_source(workspace, "docs")
     assert project.run().status == "ok"
@@ -207,7 +207,7 @@ def test_two_runs_at_once_are_one(project: SourceWorkspace) -> None:
     def go() -> None:
         try:
             outcomes.append(project.run().status)
-        except SourceAlreadyRunning:
+        except SourceAlreadyRunningError:
             outcomes.append("busy")
 
     threads = [threading.Thread(target=go) for _ in range(3)]

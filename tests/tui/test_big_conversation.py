@@ -201,7 +201,7 @@ async def test_an_unchanged_conversation_is_not_read_again(big: Path) -> None:
 @contextmanager
 def noted() -> Iterator[list[weakref.ref[ReaderDocument]]]:
     """Yield a list that gets each conversation document built from now on."""
-    from kbtui.tui.reader import conversation_document as conversation
+    from kbtui.tui.reader import conversation_document_builder as conversation
 
     make = conversation.build_conversation_document
     made: list[weakref.ref[ReaderDocument]] = []

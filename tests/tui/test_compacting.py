@@ -7,7 +7,7 @@ from support import Builder, asked, called, said, write_json
 from tui_support import PRESENT, running
 
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
-from kbtui.tui.reader.conversation_document import build_conversation_document
+from kbtui.tui.reader.conversation_document_builder import build_conversation_document
 from kbtui.tui.reader.document_view import DocumentViewport
 
 TALK = "jp-c17800000001"

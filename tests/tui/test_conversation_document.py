@@ -10,7 +10,7 @@ from tui_support import PRESENT
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.library import open_workspace
 from kbtui.terminal_text import format_counted_noun
-from kbtui.tui.reader.conversation_document import (
+from kbtui.tui.reader.conversation_document_builder import (
     build_conversation_document,
     summarize_tool_arguments,
 )

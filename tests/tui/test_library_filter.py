@@ -68,7 +68,7 @@ def test_each_kind_of_part_lets_through_what_it_says(text: str, through: bool) -
 def test_what_was_not_read_yet_is_let_through_by_no_tool_and_no_model() -> None:
     for text in ("tool:read", "-tool:shell", "model:opus", "-model:haiku"):
         found = parse_library_filter(text, PRESENT)
-        assert found.needs_tools_and_models
+        assert found.needs_conversation_summaries
         assert not found.matches_conversation(INFO, None)
 
 

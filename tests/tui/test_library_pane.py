@@ -12,7 +12,7 @@ from tui_support import running
 from kbtui.conversations.conversation_data_types import ConversationInfo
 from kbtui.tui.framework.row_list import ListRow
 from kbtui.tui.library_pane import make_library_rows
-from kbtui.tui.topics_and_conversations import TopicsAndConversations
+from kbtui.tui.topics_and_conversations_snapshot import TopicsAndConversations
 
 # The day of the conversations that `Builder` writes, as a row shows it.
 DAY_OF_TALKS = f"{datetime.fromtimestamp(FIRST_ID / 10, UTC):%d %b}"
@@ -312,7 +312,7 @@ async def test_five_thousand_conversations_are_listed_filtered_and_sorted_in_thr
     async with running(workspace_root) as tui:
         pane = tui.main.library_pane
         with mock.patch("kbtui.tui.library_pane.make_library_rows", remembered):
-            pane.show_contents(TopicsAndConversations([], infos))
+            pane.show_library_contents(TopicsAndConversations([], infos))
             await tui.until(lambda: len(pane.list.rows) > 5_000)
             pane.list.focus()
             await tui.press("f")

@@ -11,7 +11,7 @@ from tui_support import PRESENT, Tui, running
 
 from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.tui.library_pane import LibraryPaneChoices, make_library_rows
-from kbtui.tui.topics_and_conversations import TopicsAndConversations
+from kbtui.tui.topics_and_conversations_snapshot import TopicsAndConversations
 
 ONE, TWO = f"claude-{session_id(1)}", f"claude-{session_id(2)}"
 EXPLORER, PLANNER = f"{ONE}~a1b2c3d", f"{ONE}~b1b2c3d"

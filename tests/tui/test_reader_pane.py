@@ -171,7 +171,7 @@ async def test_the_whole_prompt_shows_with_its_cost(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("p")
         await tui.until("<knowledge>")
-        prompt = tui.app.library.load_knowledge().format_prompt_section()
+        prompt = tui.app.library.load_knowledge().format_knowledge_section()
         assert prompt
         assert f"{len(prompt):,} characters" in tui.text
         shown = tui.main.reader_pane.document_view.document

@@ -43,7 +43,7 @@ class SlowEngine:
 
     def _meet(self, guest: socket.socket) -> None:
         with (
-            contextlib.suppress(OSError, engine_protocol.InvalidProtocolFrame),
+            contextlib.suppress(OSError, engine_protocol.InvalidProtocolFrameError),
             guest.makefile("rb") as frames,
         ):
             frames.read(

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from support import Builder
 
 from kbtui.knowledge import KnowledgeBase, load_knowledge
-from kbtui.knowledge.knowledge_data_types import PreloadOrDisableMark
+from kbtui.knowledge.knowledge_data_types import PreloadOrDisableChange
 from kbtui.tui.library_pane import make_folder_row_key
 from kbtui.tui.prompt_workshop.prompt_workshop_screen import escape_glob
-from kbtui.tui.prompt_workshop.subject_pattern_bar import find_subject_pattern_matches
+from kbtui.tui.prompt_workshop.subject_pattern_input_bar import find_subject_pattern_matches
 from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeOptions, make_subject_tree_rows
-from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
+from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import (
     FolderSizeSums,
-    PendingPreloadMarks,
+    PendingPreloadOrDisableChanges,
     PromptTextSize,
     SubjectPromptSizes,
     apply_preload_marks,
@@ -144,7 +144,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
     book: Builder, presses: list[tuple[str, str]]
 ) -> None:
     knowledge = load_knowledge(open_workspace_at_root(book.root))
-    marks = PendingPreloadMarks()
+    marks = PendingPreloadOrDisableChanges()
 
     class Files:
         def load_knowledge(self) -> KnowledgeBase:
@@ -152,10 +152,10 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
 
     prompt_with_changes = load_prompt_with_changes(Files(), SubjectPromptSizes())  # type: ignore[arg-type]
     for slug, state in presses:
-        now = marks.find_marked_state(knowledge, "project", slug)
-        marks.toggle_preload_mark(PreloadOrDisableMark("project", slug, state), knowledge)  # type: ignore[arg-type]
+        now = marks.find_state_with_pending_mark(knowledge, "project", slug)
+        marks.toggle_preload_mark(PreloadOrDisableChange("project", slug, state), knowledge)  # type: ignore[arg-type]
         prompt_with_changes = apply_preload_marks(
-            prompt_with_changes, SubjectPromptSizes(), marks.unwritten_marks
+            prompt_with_changes, SubjectPromptSizes(), marks.unwritten_preload_marks
         )
         assert not prompt_with_changes.refusals
         # Pressed once it is so; pressed again it is not.
@@ -163,7 +163,9 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
         assert (after == state) == (now != state)
     assert (
         prompt_with_changes.prompt
-        == knowledge.copy_with_preload_marks(marks.unwritten_marks).format_prompt_section()
+        == knowledge.copy_with_preload_marks(
+            marks.unwritten_preload_marks
+        ).format_knowledge_section()
     )
     assert prompt_with_changes.cost == measure_prompt_size(prompt_with_changes.prompt)
     for topic in knowledge.topics:

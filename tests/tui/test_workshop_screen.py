@@ -9,7 +9,7 @@ from textual.widgets import Input
 from tui_support import running
 from workshop_support import knowledge_of, workshop
 
-from kbtui.knowledge.knowledge_data_types import PreloadOrDisableMark
+from kbtui.knowledge.knowledge_data_types import PreloadOrDisableChange
 from kbtui.knowledge.system_prompt_section import estimate_token_count
 from kbtui.tui.prompt_workshop import prompt_workshop_screen
 
@@ -77,7 +77,7 @@ async def test_topics_folders_and_subjects_show_their_cost_and_their_sign(book: 
 
 
 async def test_the_whole_section_is_the_commands_and_v_changes_between_both(book: Builder) -> None:
-    prompt = knowledge_of(book.root).format_prompt_section()
+    prompt = knowledge_of(book.root).format_knowledge_section()
     async with workshop(book.root) as shop:
         await shop.select("whole")
         await shop.tui.until(lambda: shop.given == prompt)
@@ -119,12 +119,12 @@ async def test_a_folder_shows_what_a_glob_over_it_returns(book: Builder) -> None
 async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb: Path) -> None:
     before = tree_hash(book.root)
     marks = [
-        PreloadOrDisableMark("project", "start", "learned"),
-        PreloadOrDisableMark("project", "people/ada", "disabled"),
+        PreloadOrDisableChange("project", "start", "learned"),
+        PreloadOrDisableChange("project", "people/ada", "disabled"),
     ]
     wanted = knowledge_of(book.root).copy_with_preload_marks(marks)
-    grown = len(wanted.format_prompt_section() or "") - len(
-        knowledge_of(book.root).format_prompt_section() or ""
+    grown = len(wanted.format_knowledge_section() or "") - len(
+        knowledge_of(book.root).format_knowledge_section() or ""
     )
     async with workshop(book.root) as shop:
         await shop.select("project/start")
@@ -140,10 +140,10 @@ async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb:
             lambda: shop.given == wanted.learn("project", "people/ada", has_prompt=True).text
         )
         assert "Nothing in topic" in shop.given
-        await shop.tui.until(f"{cost(wanted.format_prompt_section())}, +{grown:,} characters ≈ ")
+        await shop.tui.until(f"{cost(wanted.format_knowledge_section())}, +{grown:,} characters ≈ ")
         assert "2 unwritten changes" in shop.tui.text
         await shop.press("v")
-        await shop.tui.until(lambda: shop.given == wanted.format_prompt_section())
+        await shop.tui.until(lambda: shop.given == wanted.format_knowledge_section())
         # The same keys take the marks back.
         await shop.marked("x")
         await shop.select("project/start")
@@ -162,7 +162,7 @@ async def test_a_topic_is_switched_off_and_on_again(book: Builder) -> None:
         await shop.tui.until("−")
         await shop.marked("tilde")
         assert "off" not in shop.entry("Project Handbook")
-        assert not shop.screen.marks.unwritten_marks
+        assert not shop.screen.marks.unwritten_preload_marks
 
 
 async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Builder) -> None:
@@ -175,7 +175,7 @@ async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Bu
             shop.screen.message_line.text.split()
         )
         assert "kb.toml" in shop.tui.text
-        assert not shop.screen.marks.unwritten_marks
+        assert not shop.screen.marks.unwritten_preload_marks
         assert shop.entry("old").startswith("✕ old")
 
 
@@ -185,7 +185,7 @@ async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Buil
             await shop.select(key)
             await shop.press("space")
             assert words in shop.screen.message_line.text
-        assert not shop.screen.marks.unwritten_marks
+        assert not shop.screen.marks.unwritten_preload_marks
 
 
 async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
@@ -194,7 +194,7 @@ async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
         await shop.marked("x", "tilde")
         assert len(shop.screen.marks) == 2
         await shop.marked("U")
-        assert not shop.screen.marks.unwritten_marks
+        assert not shop.screen.marks.unwritten_preload_marks
         await shop.tui.until(lambda: "unwritten change" not in shop.tui.text)
 
 
@@ -210,7 +210,7 @@ async def test_marks_outlive_a_reload_and_one_whose_subject_is_gone_is_dropped(
         book.subject("project/start.md", "much shorter\n")
         await shop.press("ctrl+r")
         await shop.tui.until("unknown subject")
-        assert [mark.slug for mark in shop.screen.marks.unwritten_marks] == ["start"]
+        assert [mark.slug for mark in shop.screen.marks.unwritten_preload_marks] == ["start"]
         await shop.tui.until(lambda: "start 13 ≈ 4" in shop.entry("start"))
 
 
@@ -221,7 +221,7 @@ async def test_files_that_change_meanwhile_are_seen_and_marks_stay(book: Builder
         book.subject("project/new.md", "brand new\n")
         shop.screen.handle_files_changed({"event": "changed", "knowledge": True})
         await shop.tui.until(lambda: any("new 10 ≈ 3" in entry for entry in shop.entries))
-        assert [mark.slug for mark in shop.screen.marks.unwritten_marks] == ["start"]
+        assert [mark.slug for mark in shop.screen.marks.unwritten_preload_marks] == ["start"]
         # While a change is shown, what is shown stays.
         await shop.shown()
         shop.screen.handle_files_changed({"event": "changed", "knowledge": True})
@@ -250,7 +250,7 @@ async def test_only_the_second_w_writes_exactly_what_was_shown(book: Builder, kb
         assert "# My topics. Keep this comment." in text
         assert "# always" in text
         assert text.replace('  "start",\n', "", 1).replace('disabled = ["retry"]\n', "") == WRITTEN
-        await shop.tui.until(lambda: not shop.screen.marks.unwritten_marks)
+        await shop.tui.until(lambda: not shop.screen.marks.unwritten_preload_marks)
         await shop.tui.until(lambda: shop.entry("start").startswith("◆ start"))
         assert knowledge_of(book.root).topics["project"].learned == ("style", "start")
 
@@ -306,7 +306,7 @@ async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
         assert "review the change and try again" in " ".join(shop.screen.message_line.text.split())
         assert kb.read_text() == WRITTEN + "# another hand\n"
         # Asked again, the change is shown anew, on what the file says now.
-        assert shop.screen.marks.unwritten_marks
+        assert shop.screen.marks.unwritten_preload_marks
         await shop.shown()
         await shop.press("ctrl+s")
         await shop.tui.until("Written to .jp/kb.toml")
@@ -440,16 +440,16 @@ async def test_a_glob_lists_what_it_matches_and_what_learn_would_cost(book: Buil
         await shop.press("enter")
         assert shop.tui.app.focused is shop.screen.list
         await shop.marked("space")
-        assert [mark.slug for mark in shop.screen.marks.unwritten_marks] == ["retry"]
+        assert [mark.slug for mark in shop.screen.marks.unwritten_preload_marks] == ["retry"]
 
 
 async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Builder) -> None:
     before = tree_hash(book.root)
-    plain = knowledge_of(book.root).format_prompt_section() or ""
+    plain = knowledge_of(book.root).format_knowledge_section() or ""
     tried = (
         knowledge_of(
             book.root, knowledge=["project/p*/*", "snippets/retry"]
-        ).format_prompt_section()
+        ).format_knowledge_section()
         or ""
     )
     async with workshop(book.root) as shop:
@@ -535,7 +535,7 @@ async def test_jps_fragments_are_a_read_only_group_with_who_loads_them(book: Bui
         assert shop.entry("House rules").startswith("House rules 24 ≈ 6")
         await shop.press("space", "x", "tilde")
         assert "Select a topic" in shop.screen.message_line.text
-        assert not shop.screen.marks.unwritten_marks
+        assert not shop.screen.marks.unwritten_preload_marks
     assert tree_hash(book.root) == before
 
 

@@ -16,8 +16,8 @@ from textual.css.stylesheet import Stylesheet
 from textual.geometry import Region
 from textual.pilot import Pilot
 
-from kbtui.engine.engine_launcher import EngineNotRunning
-from kbtui.errors import EngineUnavailable
+from kbtui.engine.engine_launcher import EngineNotRunningError
+from kbtui.errors import EngineUnavailableError
 from kbtui.library import Library
 from kbtui.references import Ref
 from kbtui.tui.app import KbtuiApp, TuiStartOptions
@@ -51,7 +51,7 @@ class WithoutEngine(Library):
     """
 
     def connect_engine(self, *, start: bool = True) -> Any:
-        raise (EngineUnavailable if start else EngineNotRunning)("not in this test")
+        raise (EngineUnavailableError if start else EngineNotRunningError)("not in this test")
 
 
 def with_keys(builder: Builder, keys: dict[str, Any]) -> WithoutEngine:

@@ -471,9 +471,9 @@ def test_equal_events_without_id_and_time_are_told_apart_or_not_at_all(built: Bu
     for turn in conversation.turns:
         for event in turn.events:
             event.timestamp = None
-    from kbtui.conversations.turn_marks import find_mark_places, make_mark
+    from kbtui.conversations.turn_marks import find_mark_places, make_turn_mark
 
-    mark = make_mark(conversation, parse_ref(f"{ID}:3"), "decided", now=1.0)
+    mark = make_turn_mark(conversation, parse_ref(f"{ID}:3"), "decided", now=1.0)
     assert find_mark_places(conversation, [mark])[mark.id].turn == 3
     del conversation.turns[0]
     for number, turn in enumerate(conversation.turns, 1):

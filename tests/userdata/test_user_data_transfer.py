@@ -27,7 +27,7 @@ from kbtui.conversations.session_archive import (
     KeptSession,
     delete_kept_sessions,
     find_kept_session,
-    keep_conversation,
+    keep_copy_of_conversation,
     list_kept_sessions,
     plan_session_archive_merge,
 )
@@ -136,7 +136,7 @@ def fill(machine: Machine) -> None:
         register_workspace(machine.workspace, Settings())
         talk = [typed("why?"), answered("It is full.")]
         path = write_session(machine.base, machine.root, session_id(1), talk)
-        keep_conversation(machine.workspace, find_conversation(machine.workspace, ID))
+        keep_copy_of_conversation(machine.workspace, find_conversation(machine.workspace, ID))
         path.unlink()
 
 

@@ -21,7 +21,7 @@ import kbtui
 from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.conversations.formats.codex_format import CodexFormat
 from kbtui.conversations.formats.llm_cli_format import LlmCliFormat
-from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
+from kbtui.index.embedding_model import EmbeddingModelUnavailableError, find_embedding_model
 from kbtui.sources.document_source_definitions import find_next_cron_time
 from kbtui.workspace import Workspace, load_settings, open_workspace_at_root, paths
 from kbtui.workspace.client_environment import ClientEnvironment, make_child_environment
@@ -99,7 +99,7 @@ def describe_everything(workspace: Workspace) -> dict[str, Any]:
     """Return what kbtui reads from the environment."""
     settings = load_settings()
     found = list_conversations(workspace)
-    with pytest.raises(EmbeddingModelUnavailable) as missing:
+    with pytest.raises(EmbeddingModelUnavailableError) as missing:
         find_embedding_model(settings.model)
     after = datetime.fromisoformat("2026-07-01T00:00:00+00:00").timestamp()
     return {
@@ -194,7 +194,7 @@ def test_a_variable_that_the_client_lacks_is_not_read_from_the_process(
     monkeypatch.setenv("CODEX_HOME", "/elsewhere")
     monkeypatch.setenv("SECRET", "of the process")
     with people[0].client_environment.use():
-        assert paths.read_variable("CODEX_HOME") == ""
+        assert paths.read_environment_variable("CODEX_HOME") == ""
         environment = make_child_environment()
     assert environment["HOME"] == str(people[0].home)
     assert "CODEX_HOME" not in environment
@@ -256,12 +256,15 @@ PROCESS_WIDE: dict[str, set[str]] = {
     "sources/document_text_extraction.py": {"*"},  # the child of a source's run
     "sources/mcp_resource_fetcher.py": {"fetch_mcp_resources"},  # in a source's run
     "workspace/paths.py": {
-        "_get_process_variables",
+        "_get_process_environment",
         "expand_user",  # for `~name`
         "find_runtime_directory",  # the engine's own
         "is_time_zone_of_process",
     },
-    "workspace/client_environment.py": {"_get_current_variables", "make_child_environment"},
+    "workspace/client_environment.py": {
+        "_get_client_environment_variables",
+        "make_child_environment",
+    },
 }
 """Module -> the functions that read the environment of the process; `*` means any function."""
 
@@ -298,17 +301,17 @@ def test_nothing_that_an_engine_runs_reads_the_environment_of_the_process() -> N
         for function, line in iterate_learned_file_reads(tree):
             if not allowed & {function, "*"}:
                 found.append(f"{name}:{line} in {function}")
-    assert not found, "read the variables with `paths.read_variable`"
+    assert not found, "read the variables with `paths.read_environment_variable`"
 
 
 def test_every_variable_that_is_read_belongs_to_the_client_environment() -> None:
     read = set()
-    for _, tree in iterate_modules_with("read_variable", "get_xdg_directory"):
+    for _, tree in iterate_modules_with("read_environment_variable", "get_xdg_directory"):
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and node.args:
                 name = ast.unparse(node.func).removeprefix("paths.")
                 value = node.args[0]
-                if name in {"read_variable", "get_xdg_directory"} and isinstance(
+                if name in {"read_environment_variable", "get_xdg_directory"} and isinstance(
                     value, ast.Constant
                 ):
                     read.add(value.value)

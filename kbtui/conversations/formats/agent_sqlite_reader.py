@@ -25,12 +25,12 @@ DatabaseState = tuple[FileState | None, ...]
 """The states of a database and of its write-ahead log. The state of a missing file is None."""
 
 
-def read_database_state(path: str) -> DatabaseState:
+def read_stat_of_database_files(path: str) -> DatabaseState:
     """Return the state of a database's files. It changes whenever the database changes."""
-    return tuple(read_file_state(f"{path}{suffix}") for suffix in ("", "-wal"))
+    return tuple(read_file_stat(f"{path}{suffix}") for suffix in ("", "-wal"))
 
 
-def read_file_state(path: str) -> FileState | None:
+def read_file_stat(path: str) -> FileState | None:
     """Return the state of a file, or None if there is no such file."""
     try:
         status = os.stat(path)  # noqa: PTH116
@@ -51,7 +51,7 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
 
     try:
         with closing(
-            sqlite3.connect(_check_and_make_read_only_uri(path), timeout=LOCK_SECONDS, uri=True)
+            sqlite3.connect(_check_and_make_database_uri(path), timeout=LOCK_SECONDS, uri=True)
         ) as database:
             database.row_factory = sqlite3.Row
             # An agent may store bytes that are not UTF-8; the default raises an error for them.
@@ -65,7 +65,7 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
         raise WorkspaceError((error.strerror or str(error)).lower(), where=path) from error
 
 
-def _check_and_make_read_only_uri(path: str) -> str:
+def _check_and_make_database_uri(path: str) -> str:
     """Check a database file, and return a URI with which the database can be opened for reading.
 
     Opening the database with this URI creates no other file.
@@ -82,8 +82,8 @@ def _check_and_make_read_only_uri(path: str) -> str:
     uri = f"{Path(path).absolute().as_uri()}?mode=ro"
     if header[18] != _WAL_VERSION:
         return uri
-    log = read_file_state(f"{path}-wal")
-    if log is not None and read_file_state(f"{path}-shm") is not None:
+    log = read_file_stat(f"{path}-wal")
+    if log is not None and read_file_stat(f"{path}-shm") is not None:
         return uri
     if log is not None and log[1]:
         raise WorkspaceError(

@@ -23,7 +23,7 @@ from kbtui.conversations.conversation_data_types import (
     AgentCommand,
     Conversation,
     ConversationInfo,
-    ConversationUsage,
+    TokenUsage,
 )
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
@@ -33,13 +33,13 @@ from kbtui.conversations.formats.jp.jp_json_reader import open_regular_file
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
     make_change_signature,
-    make_title_from_request,
+    make_title_from_user_request,
 )
 from kbtui.conversations.formats.turn_builder import TurnBuilder
 from kbtui.conversations.project_directories import ProjectDirectories, ProjectDirectory
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.workspace.paths import expand_user, find_local_time_zone, read_variable
+from kbtui.workspace.paths import expand_user, find_local_time_zone, read_environment_variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -120,7 +120,7 @@ class AiderFormat(ConversationFormat):
         with open_regular_file(path) as (file, _):
             state = os.fstat(file)
             known = self._histories.get(path)
-            if known is not None and known.state == _get_file_state(state):
+            if known is not None and known.state == _get_inode_size_and_mtime(state):
                 return known
             history = _find_sessions_in_history_file(file, path, state, known)
         self._histories[path] = history
@@ -208,7 +208,7 @@ class _HistoryFileSessions(NamedTuple):
 def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDirectory]]:
     """Yield the path of each possible history file, and the file's project directory."""
     projects = ProjectDirectories(workspace)
-    chosen = read_variable("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
+    chosen = read_environment_variable("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
     seen: set[str] = set()
     # aider writes to the root of a repository; these sessions belong to the project in the root.
     for project in projects.directories:
@@ -229,7 +229,7 @@ def _parse_conversation_id(conversation_id: str) -> tuple[str, int]:
     return match[1].removeprefix(AiderFormat.id_prefix), int(match[2] or 1)
 
 
-def _get_file_state(status: os.stat_result) -> tuple[int, int, int]:
+def _get_inode_size_and_mtime(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
@@ -240,7 +240,7 @@ def _find_sessions_in_history_file(
     file: int, path: str, status: os.stat_result, known: _HistoryFileSessions | None
 ) -> _HistoryFileSessions:
     """Find the sessions of an open file; `known` is the result of an earlier call."""
-    state = _get_file_state(status)
+    state = _get_inode_size_and_mtime(status)
     sessions: list[_AiderSessionRange] = []
     start = 0
     if known is not None and known.sessions and _has_history_file_only_grown(file, state, known):
@@ -372,8 +372,8 @@ def _choose_session_title(requests: list[str]) -> str | None:
     for request in requests:
         text = _ASKING_COMMAND.sub("", request)
         if text != _BLANK and not text.startswith(("/", "!")):
-            return make_title_from_request(text)
-    return make_title_from_request(requests[0]) if requests else None
+            return make_title_from_user_request(text)
+    return make_title_from_user_request(requests[0]) if requests else None
 
 
 def _read_session_text(path: str, session: _AiderSessionRange, size: int) -> str:
@@ -461,7 +461,7 @@ def _add_sections_as_events(builder: TurnBuilder, sections: list[_AiderHistorySe
             builder.count += 1
             continue
         if (used := _sum_reported_tokens(section.lines)) is not None:
-            builder.add_usage(used)
+            builder.add_token_usage(used)
         pending: list[str] = []
         for line in section.lines:
             if match := _MODEL.match(line):
@@ -492,7 +492,7 @@ def _add_question_and_answer(builder: TurnBuilder, question: str, answer: str) -
     request.result, response.request = response, request
 
 
-def _sum_reported_tokens(lines: list[str]) -> ConversationUsage | None:
+def _sum_reported_tokens(lines: list[str]) -> TokenUsage | None:
     """Add up the tokens in aider's reports, such as `Tokens: 2.1k sent, 300 received`.
 
     Returns None if there are no reports.
@@ -505,7 +505,7 @@ def _sum_reported_tokens(lines: list[str]) -> ConversationUsage | None:
         return None
     sent, received = totals.get("sent", 0), totals.get("received", 0)
     read, written = totals.get("cache hit"), totals.get("cache write")
-    return ConversationUsage(
+    return TokenUsage(
         input_tokens=max(0, sent - (read or 0) - (written or 0)),
         output_tokens=received,
         cache_read_tokens=read,

@@ -18,7 +18,7 @@ import orjson
 from kbtui.conversations.conversation_data_types import (
     AgentCommand,
     ConversationCompaction,
-    ConversationUsage,
+    TokenUsage,
 )
 from kbtui.conversations.formats.conversation_format import UnlistedConversationPath
 from kbtui.conversations.formats.jp.jp_json_reader import read_file_head, read_file_tail
@@ -31,11 +31,11 @@ from kbtui.conversations.formats.stored_session import (
     SessionFileCache,
     StoredSession,
     find_last_record_time,
-    iterate_first_records,
+    iterate_first_jsonl_records,
     iterate_json_objects_in_lines,
     list_directory,
     make_session_of_file,
-    make_title_from_request,
+    make_title_from_user_request,
     stat_session_file,
 )
 from kbtui.conversations.formats.turn_builder import count_base64_bytes
@@ -129,7 +129,7 @@ _USAGE_KEYS = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
-"""The keys of a message's token counts, in the order of the fields of `ConversationUsage`."""
+"""The keys of a message's token counts, in the order of the fields of `TokenUsage`."""
 
 
 class _SessionFile(NamedTuple):
@@ -177,7 +177,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         found: list[StoredSession] = []
         unusable: list[UnlistedConversationPath] = []
         own = {make_project_directory_name(one.path): one for one in projects.directories}
-        for folder in _list_project_directories(projects, unusable):
+        for folder in _list_session_directories_of_project(projects, unusable):
             count, without = len(found), list[_SessionFile]()
             names = [entry.name for entry in list_directory(folder, unusable)]
             for path, name, parent in self._iterate_session_paths(folder, names, session):
@@ -193,14 +193,14 @@ class ClaudeCodeFormat(JsonlConversationFormat):
             # A folder without sessions of this project may belong to a project with the same folder name.
             if only is None and (len(found) > count or project):
                 unusable += _describe_files_without_working_directory(
-                    [one for one in without if not (project and self._contains_request(one))]
+                    [one for one in without if not (project and self._contains_user_request(one))]
                 )
             if project:
                 # If no record names a directory, the name of the folder decides.
                 found += [
                     self._make_session(one, project, project.path)
                     for one in without
-                    if one.name is not None and self._contains_request(one)
+                    if one.name is not None and self._contains_user_request(one)
                 ]
         if only is not None:
             found = [one for one in found if one.id == only]
@@ -251,21 +251,22 @@ class ClaudeCodeFormat(JsonlConversationFormat):
             parent=file.parent,
         )
 
-    def _contains_request(self, file: _SessionFile) -> bool:
+    def _contains_user_request(self, file: _SessionFile) -> bool:
         """Return whether a file without a working directory contains a request."""
         state = (file.path, file.status.st_ino, file.status.st_size, file.status.st_mtime_ns)
         if state not in self._with_turn:
             self._with_turn[state] = file.name is not None and any(
-                _is_typed_request(record)
+                _is_typed_user_request(record)
                 or (record.get("isSidechain") and record.get("type") == "user")
-                for record in iterate_first_records(file.path, _LONG_HEAD_BYTES)
+                for record in iterate_first_jsonl_records(file.path, _LONG_HEAD_BYTES)
             )
         return self._with_turn[state]
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
         """Return the folders that may contain sessions of the project."""
         return [
-            Path(folder) for folder in _list_project_directories(ProjectDirectories(workspace), [])
+            Path(folder)
+            for folder in _list_session_directories_of_project(ProjectDirectories(workspace), [])
         ]
 
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
@@ -306,7 +307,9 @@ class ClaudeCodeFormat(JsonlConversationFormat):
 
 def get_claude_directory() -> str:
     """Return the directory in which Claude Code stores its data."""
-    return paths.read_variable("CLAUDE_CONFIG_DIR") or f"{paths.get_user_home()}/.claude"
+    return (
+        paths.read_environment_variable("CLAUDE_CONFIG_DIR") or f"{paths.get_user_home()}/.claude"
+    )
 
 
 def make_project_directory_name(directory: str) -> str:
@@ -314,7 +317,7 @@ def make_project_directory_name(directory: str) -> str:
     return re.sub(r"[^0-9A-Za-z]", "-", directory)
 
 
-def _list_project_directories(
+def _list_session_directories_of_project(
     projects: ProjectDirectories, unusable: list[UnlistedConversationPath]
 ) -> list[str]:
     """Return the session folders whose names match a directory of the project."""
@@ -358,7 +361,7 @@ def _describe_files_without_working_directory(
             yield UnlistedConversationPath(Path(path), error.message, True)
             continue
         reason: str | None
-        kinds = {record.get("type") for record in iterate_first_records(path, _HEAD_BYTES)}
+        kinds = {record.get("type") for record in iterate_first_jsonl_records(path, _HEAD_BYTES)}
         if not head:
             reason = "the file is empty"
         elif head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -414,7 +417,7 @@ def _read_first_text_value(path: str, key: str) -> str | None:
 
 
 def _iterate_text_values(path: str, length: int, key: str) -> Iterator[str]:
-    for record in iterate_first_records(path, length, key):
+    for record in iterate_first_jsonl_records(path, length, key):
         if type(text := record[key]) is str and text:
             yield text
 
@@ -424,15 +427,15 @@ def _read_session_facts(path: str) -> ConversationFileFacts:
     facts: ConversationFileFacts = {}
     request: str | None = None
     titles: dict[str, str] = {}
-    for record in iterate_first_records(path, _LONG_HEAD_BYTES):
+    for record in iterate_first_jsonl_records(path, _LONG_HEAD_BYTES):
         if "created_at" not in facts and (time := parse_timestamp(record.get("timestamp"))):
             facts["created_at"] = time
         _store_record_title(record, titles)
-        if _is_typed_request(record):
+        if _is_typed_user_request(record):
             content = _get_message_content(record)
-            request = make_title_from_request(
-                format_request_text(_join_text_blocks(content))
-            ) or make_title_from_request(format_request_text(content))
+            request = make_title_from_user_request(
+                format_user_request_text(_join_text_blocks(content))
+            ) or make_title_from_user_request(format_user_request_text(content))
         if request is not None and "created_at" in facts:
             break
     tail = read_file_tail(path, _TAIL_BYTES).split(b"\n")
@@ -465,7 +468,7 @@ def _get_message_content(record: dict[str, Any]) -> Any:
     return message.get("content") if type(message) is dict else None
 
 
-def _is_typed_request(record: dict[str, Any]) -> bool:
+def _is_typed_user_request(record: dict[str, Any]) -> bool:
     """Return whether a record is a request that a person typed for the model."""
     if record.get("type") != "user" or record.get("isMeta") or record.get("isCompactSummary"):
         return False
@@ -487,7 +490,7 @@ def _join_text_blocks(content: Any) -> str:
     return "\n".join(text for text in texts if type(text) is str)
 
 
-def format_request_text(content: Any) -> str:
+def format_user_request_text(content: Any) -> str:
     """Return a request as the user typed it.
 
     If the request is a command, return the command's name with its arguments.
@@ -588,7 +591,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         if record.get("isSidechain"):
             # The first record of a subagent's file is the request of the main agent.
             return not self.builder.turn_count and record.get("type") == "user"
-        return _is_typed_request(record)
+        return _is_typed_user_request(record)
 
     def parse_record(self, record: dict[str, Any]) -> None:
         """Parse the next record."""
@@ -625,7 +628,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             self.builder.start_turn(time)
             # The requests of a subagent come from the agent that started it.
             author = "Agent" if record.get("isSidechain") else None
-            text = format_request_text(content)
+            text = format_user_request_text(content)
             self.builder.add_event("chat_request", text, time, author=author)
         elif type(content) is list:
             for block in content:
@@ -661,17 +664,17 @@ class ClaudeCodeParser(JsonlConversationParser):
         self, record: dict[str, Any], block: dict[str, Any], time: datetime | None
     ) -> None:
         details = record.get("toolUseResult")
-        event = self.builder.add_result(
+        event = self.builder.add_tool_result(
             _get_string(block, "tool_use_id"),
             _format_message_content(block.get("content")),
             time,
             is_error=block.get("is_error") is True,
         )
         if type(details) is dict:
-            if patch := _format_patch(details):
+            if patch := _format_patch_of_tool_result(details):
                 event.text = f"{event.text}\n\n{patch}" if event.text else patch
-            event.metadata = _make_result_metadata(details)
-            event.outcome = _summarize_result(details)
+            event.metadata = _make_tool_result_metadata(details)
+            event.outcome = _summarize_tool_result(details)
 
     def _parse_assistant_record(self, record: dict[str, Any], time: datetime | None) -> None:
         message = record["message"]
@@ -696,7 +699,7 @@ class ClaudeCodeParser(JsonlConversationParser):
                 self.builder.add_event("reasoning", text.strip("\n"), time)
         elif kind in {"tool_use", "server_tool_use", "mcp_tool_use"}:
             name, call_id = _get_string(block, "name"), _get_string(block, "id")
-            self.builder.add_call(name, block.get("input"), call_id, time)
+            self.builder.add_tool_call(name, block.get("input"), call_id, time)
         elif kind != "redacted_thinking":
             self.builder.add_unknown_event(str(kind), block, time)
 
@@ -734,8 +737,8 @@ class ClaudeCodeParser(JsonlConversationParser):
             added.append(kept[key] - known)
         if any(added):
             first, output, read, written = added
-            usage = ConversationUsage(first, output, read, written, sum(added))
-            self.builder.add_usage(usage, model)
+            usage = TokenUsage(first, output, read, written, sum(added))
+            self.builder.add_token_usage(usage, model)
 
 
 def _get_string(values: Any, key: str) -> str | None:
@@ -743,7 +746,7 @@ def _get_string(values: Any, key: str) -> str | None:
     return value if type(value) is str else None
 
 
-def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
+def _make_tool_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
     """Return the id of the started subagent and the user's answers, if a result has them.
 
     Returns None if the result has neither.
@@ -756,7 +759,7 @@ def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
     return metadata or None
 
 
-def _summarize_result(details: dict[str, Any]) -> str | None:
+def _summarize_tool_result(details: dict[str, Any]) -> str | None:
     """Return the line that Claude Code shows as the summary of a result; None if it shows none."""
 
     def get_nonnegative_number(key: str) -> float | None:
@@ -825,7 +828,7 @@ def _strip_notice_tags(text: str) -> str:
     return re.sub(rf"</?(?:{tags})>", "", text).strip()
 
 
-def _format_patch(details: dict[str, Any]) -> str | None:
+def _format_patch_of_tool_result(details: dict[str, Any]) -> str | None:
     """If a result reports changes to a file, return them as a unified diff. Otherwise, return None."""
     hunks, path = details.get("structuredPatch"), details.get("filePath")
     if type(hunks) is not list or not hunks or type(path) is not str:

@@ -24,7 +24,7 @@ from kbtui.conversations.conversation_data_types import (
     AgentCommand,
     ConversationCompaction,
     ConversationEvent,
-    ConversationUsage,
+    TokenUsage,
 )
 from kbtui.conversations.formats.conversation_format import UnlistedConversationPath
 from kbtui.conversations.formats.jp.jp_json_reader import open_regular_file, read_file_tail
@@ -43,7 +43,7 @@ from kbtui.conversations.formats.stored_session import (
     list_directory,
     make_change_signature,
     make_session_of_file,
-    make_title_from_request,
+    make_title_from_user_request,
     stat_session_file,
 )
 from kbtui.conversations.formats.turn_builder import (
@@ -57,7 +57,7 @@ from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_json
-from kbtui.workspace.paths import get_user_home, read_variable
+from kbtui.workspace.paths import get_user_home, read_environment_variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -295,7 +295,7 @@ _ROOTS = (("sessions", False), ("archived_sessions", True))
 
 def find_codex_directory() -> str:
     """Return the directory of Codex: `$CODEX_HOME`, else `~/.codex`."""
-    return read_variable("CODEX_HOME") or f"{get_user_home()}/.codex"
+    return read_environment_variable("CODEX_HOME") or f"{get_user_home()}/.codex"
 
 
 def _read_thread_names(path: str) -> dict[str, str]:
@@ -322,7 +322,7 @@ def _read_codex_session_facts(
     if last := find_last_record_time(read_file_tail(path, TAIL_BYTES).split(b"\n")):
         facts["last_event_at"] = last
     if title is None:
-        title = make_title_from_request(_read_first_request(path))
+        title = make_title_from_user_request(_read_first_user_request(path))
     return {**facts, "title": title}
 
 
@@ -435,7 +435,7 @@ def _find_parent_session_id(meta: dict[str, Any]) -> tuple[str | None, bool]:
     return (parent if _is_session_id(parent) else None), kind in _SUMMARIZERS
 
 
-def _read_first_request(path: str) -> str:
+def _read_first_user_request(path: str) -> str:
     """Return the first request in a file, or "" if there is none."""
     builder = TurnBuilder()
     parser = CodexParser(builder)
@@ -447,7 +447,7 @@ def _read_first_request(path: str) -> str:
                 parser.parse_record(record.value)
             except READ_ERRORS:
                 continue
-            if text := builder.find_first_request():
+            if text := builder.find_first_user_request():
                 return text
     return ""
 
@@ -490,7 +490,7 @@ class CodexParser(JsonlConversationParser):
             return payload.get("type") == "user_message" and _is_typed_by_person(payload)
         if "payload" in record or payload.get("type") != "message" or payload["role"] != "user":
             return False
-        return _is_request_text(_read_text_and_images(payload.get("content"))[0])
+        return _is_user_request_text(_read_text_and_images(payload.get("content"))[0])
 
     def make_parser_state(self) -> dict[str, object]:
         """Return the state, as JSON, from which another parser can resume.
@@ -550,19 +550,21 @@ class CodexParser(JsonlConversationParser):
         kind = payload.get("type")
         if kind == "user_message":
             if _is_typed_by_person(payload):
-                self._add_request(payload, time)
+                self._add_user_request(payload, time)
         elif kind == "agent_message":
             self._add_reply(payload["message"], "event", time)
         elif kind in {"agent_reasoning", "agent_reasoning_raw_content"}:
             self._add_reasoning(payload["text"], "event", time)
         elif kind == "token_count":
-            self._add_tokens_of_call(payload.get("info"), self._is_copied_from_original(time))
+            self._add_token_usage_since_last_count(
+                payload.get("info"), self._is_copied_from_original(time)
+            )
         elif kind == "context_compacted":
             if not self._compaction_event_expected:
                 self._add_compaction(None, time)
             self._compaction_event_expected = False
         elif kind == "thread_rolled_back":
-            self._rewind_turns(payload["num_turns"])
+            self._mark_last_turns_rewound(payload["num_turns"])
         elif kind == "item_completed" and _is_plan_item(payload.get("item")):
             plan = payload["item"]["text"]
             if not any(plan.strip() in reply for reply in self._replies):
@@ -577,7 +579,7 @@ class CodexParser(JsonlConversationParser):
             # The event at the end of a call repeats the call's result, which is also in the history.
             self.builder.add_unknown_event(str(kind), record, time)
 
-    def _add_request(self, payload: dict[str, Any], time: datetime | None) -> None:
+    def _add_user_request(self, payload: dict[str, Any], time: datetime | None) -> None:
         text = payload["message"]
         images = [
             *map(_format_image_placeholder, _list_text_values(payload.get("images"))),
@@ -587,7 +589,7 @@ class CodexParser(JsonlConversationParser):
         self._remove_unattributed_messages()
         unclear, self._unclear = self._unclear, []
         echo = next(
-            (one for one in reversed(unclear) if _contains_request_text(one.text, text)), None
+            (one for one in reversed(unclear) if _contains_user_request_text(one.text, text)), None
         )
         if echo is not None:
             unclear = [one for one in unclear if one is not echo]
@@ -612,7 +614,7 @@ class CodexParser(JsonlConversationParser):
             metadata={"context": "\n\n".join(contexts)} if contexts else None,
         )
 
-    def _rewind_turns(self, count: int) -> None:
+    def _mark_last_turns_rewound(self, count: int) -> None:
         """Mark the last `count` turns as rewound. Turns that are rewound already do not count."""
         seen = [turn for turn in self.builder.turns if not turn.is_rewound]
         if count > len(seen) and self.builder.turns_before:
@@ -639,7 +641,7 @@ class CodexParser(JsonlConversationParser):
             return False
         return (time - self._forked_at).total_seconds() < COPY_SECONDS
 
-    def _add_tokens_of_call(self, info: Any, is_copied: bool) -> None:
+    def _add_token_usage_since_last_count(self, info: Any, is_copied: bool) -> None:
         """Add the tokens that were used since the last count.
 
         If the record was copied from another session, no tokens are added.
@@ -658,7 +660,7 @@ class CodexParser(JsonlConversationParser):
         else:
             return
         if not is_copied and used["total_tokens"]:
-            self.builder.add_usage(_make_usage(used))
+            self.builder.add_token_usage(_make_token_usage(used))
 
     # Items of the model's history.
 
@@ -719,7 +721,7 @@ class CodexParser(JsonlConversationParser):
         elif is_bare:
             # The oldest versions write no events.
             self._start_turn(text, images, [], time)
-        elif self._echo is not None and _contains_request_text(text, self._echo):
+        elif self._echo is not None and _contains_user_request_text(text, self._echo):
             self._echo = None
         else:
             event = self.builder.add_unknown_event("user message", {"text": text}, time)
@@ -786,11 +788,11 @@ class CodexParser(JsonlConversationParser):
         if call_id is not None:
             self._call_ids[call_id] = None
         self._has_answer = True
-        self.builder.add_call(name, arguments, call_id, time)
+        self.builder.add_tool_call(name, arguments, call_id, time)
 
     def _add_tool_result(self, payload: dict[str, Any], output: Any, time: datetime | None) -> None:
         text, is_error = read_tool_output(output)
-        self.builder.add_result(
+        self.builder.add_tool_result(
             get_text_or_none(payload.get("call_id")), text, time, is_error=is_error
         )
 
@@ -801,7 +803,7 @@ class CodexParser(JsonlConversationParser):
             arguments = action if type(action) is dict else {"query": query}
             self._has_answer = True
             # Codex does not store the results of web searches, so no result follows.
-            self.builder.add_call("web_search", arguments, None, time)
+            self.builder.add_tool_call("web_search", arguments, None, time)
 
     def _add_image_generation(
         self, payload: dict[str, Any], call_id: Any, time: datetime | None
@@ -813,7 +815,7 @@ class CodexParser(JsonlConversationParser):
             if type(payload.get("result")) is str and call_id is not None:
                 size = count_base64_bytes(payload["result"])
                 line = f"[image: {call_id}, image/png, {size:,} bytes]"
-                self.builder.add_result(call_id, line, time)
+                self.builder.add_tool_result(call_id, line, time)
 
 
 def split_ide_context(text: str) -> tuple[str | None, str]:
@@ -883,11 +885,11 @@ def _is_typed_by_person(payload: dict[str, Any]) -> bool:
     return payload.get("kind") not in ("environment_context", "user_instructions")
 
 
-def _is_request_text(text: str) -> bool:
+def _is_user_request_text(text: str) -> bool:
     return not _INSTRUCTIONS.match(text) and not _INJECTED.match(text)
 
 
-def _contains_request_text(text: str, typed: str) -> bool:
+def _contains_user_request_text(text: str, typed: str) -> bool:
     # In the history, a request has tags around images, and may include the text of files that it names.
     return typed.strip() in text
 
@@ -935,9 +937,9 @@ def _keep_integer_values(usage: dict[str, Any]) -> dict[str, int]:
     return {name: value for name, value in usage.items() if type(value) is int}
 
 
-def _make_usage(counts: Counter[str]) -> ConversationUsage:
+def _make_token_usage(counts: Counter[str]) -> TokenUsage:
     read = counts["cached_input_tokens"]
-    return ConversationUsage(
+    return TokenUsage(
         input_tokens=max(0, counts["input_tokens"] - read),
         output_tokens=counts["output_tokens"],
         cache_read_tokens=read,

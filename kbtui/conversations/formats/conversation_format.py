@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         ConversationInfo,
         ConversationSegment,
         ConversationToolsAndModels,
-        ConversationUsage,
         ParsingResumePoint,
+        TokenUsage,
         Turn,
     )
     from kbtui.workspace import Workspace
@@ -227,7 +227,7 @@ class ConversationFormat(ABC):
         """Return the files that, according to an event, the user added to the conversation."""
         return []
 
-    def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
+    def read_token_usage(self, info: ConversationInfo) -> TokenUsage | None:
         """Return the tokens that a conversation used; None if its files contain no token counts.
 
         Never raises.

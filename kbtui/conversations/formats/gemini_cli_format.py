@@ -24,7 +24,7 @@ from kbtui.conversations.conversation_data_types import (
     AgentCommand,
     Conversation,
     ConversationCompaction,
-    ConversationUsage,
+    TokenUsage,
 )
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
@@ -46,7 +46,7 @@ from kbtui.conversations.formats.stored_session import (
     describe_conversation_reading_error,
     list_directory,
     make_session_of_file,
-    make_title_from_request,
+    make_title_from_user_request,
     stat_session_file,
 )
 from kbtui.conversations.formats.turn_builder import (
@@ -61,7 +61,7 @@ from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_json, format_json_unless_text
-from kbtui.workspace.paths import get_user_home, read_variable
+from kbtui.workspace.paths import get_user_home, read_environment_variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -241,7 +241,7 @@ class _GeminiSessionElement:
 
 def find_gemini_directory() -> str:
     """Return the directory of Gemini CLI: `.gemini` in `$GEMINI_CLI_HOME` or the user's home."""
-    home = read_variable("GEMINI_CLI_HOME") or get_user_home()
+    home = read_environment_variable("GEMINI_CLI_HOME") or get_user_home()
     return f"{home}/.gemini"
 
 
@@ -355,12 +355,12 @@ def _read_gemini_session_facts(path: str) -> ConversationFileFacts:
     if ended_at := next((time for one in last if (time := parse_timestamp(one))), None):
         facts["last_event_at"] = ended_at
     summary = replay.metadata.get("summary")
-    title = make_title_from_request(summary) if type(summary) is str else None
-    facts["title"] = title or make_title_from_request(_find_first_request(replay))
+    title = make_title_from_user_request(summary) if type(summary) is str else None
+    facts["title"] = title or make_title_from_user_request(_find_first_user_request(replay))
     return facts
 
 
-def _find_first_request(replay: _ReplayedSession) -> str:
+def _find_first_user_request(replay: _ReplayedSession) -> str:
     for message in replay.messages:
         if message.record.get("type") == "user":
             try:
@@ -581,7 +581,7 @@ def _build_turns(replay: _ReplayedSession) -> tuple[TurnBuilder, list[Conversati
     return builder, compactions
 
 
-def _read_tokens(tokens: Any) -> ConversationUsage | None:
+def _read_token_counts(tokens: Any) -> TokenUsage | None:
     """Return the token counts of a message; None if the message has no token counts."""
     used: dict[str, int] = {}
     if type(tokens) is dict:
@@ -589,7 +589,7 @@ def _read_tokens(tokens: Any) -> ConversationUsage | None:
     if not used:
         return None
     read = used.get("cached", 0)
-    return ConversationUsage(
+    return TokenUsage(
         input_tokens=max(0, used.get("input", 0) + used.get("tool", 0) - read),
         output_tokens=used.get("output", 0) + used.get("thoughts", 0),
         cache_read_tokens=read,
@@ -655,10 +655,10 @@ class GeminiMessageParser:
         if type(model) is str and model:
             self.builder.set_model(model, is_before_answer=not self._has_answer)
         self._has_answer = True
-        used = _read_tokens(record.get("tokens"))
+        used = _read_token_counts(record.get("tokens"))
         if used is not None and record.get("id") not in self._counted_ids:
             self._counted_ids.add(record.get("id"))
-            self.builder.add_usage(used, model if type(model) is str else None)
+            self.builder.add_token_usage(used, model if type(model) is str else None)
         for thought in record.get("thoughts") or []:
             texts = [thought.get("subject"), thought.get("description")]
             text = "\n\n".join(
@@ -695,13 +695,13 @@ class GeminiMessageParser:
             self._call_ids.add(call_id)
         name = name if type(name) is str else None
         call_id = call_id if type(call_id) is str else None
-        self.builder.add_call(name, arguments, call_id, time)
+        self.builder.add_tool_call(name, arguments, call_id, time)
 
     def _add_tool_result(
         self, call_id: str, result: Any, is_error: bool | None, time: datetime | None
     ) -> None:
         text, has_error = read_tool_result(result)
-        self.builder.add_result(
+        self.builder.add_tool_result(
             call_id, text, time, is_error=has_error if is_error is None else is_error or has_error
         )
 

@@ -33,9 +33,9 @@ from kbtui.conversations.formats.conversation_format import (
     DecodedTurns,
 )
 from kbtui.conversations.formats.jp.jp_json_reader import (
-    hash_file_range,
     hash_file_until_resume_point,
     open_regular_file,
+    update_hash_with_file_range,
 )
 from kbtui.conversations.formats.turn_builder import READ_ERRORS, TurnBuilder
 from kbtui.errors import WorkspaceError
@@ -302,7 +302,7 @@ class JsonlConversationFormat(ConversationFormat):
         parser = self.make_parser(builder, before.state)
         if before.open_turn is not None:
             builder.resume_turn(before.open_turn)
-        file_state = _get_file_state(file)
+        file_state = _get_file_stat(file)
         waiting = set(before.waiting)
         mark, is_last = start, True
         must_start_turn = start is not None and start.open_turn is None
@@ -310,7 +310,7 @@ class JsonlConversationFormat(ConversationFormat):
         for record in iterate_jsonl_records(file, before.offset, file_size):
             builder.count += record.empty_lines
             # Empty lines, and lines that are too long, are hashed here.
-            hash_file_range(digest, file, hashed, record.start)
+            update_hash_with_file_range(digest, file, hashed, record.start)
             hashed = record.start + len(record.line)
             starts_turn = type(record.value) is dict and _starts_turn_unless_damaged(
                 parser, record.value
@@ -352,7 +352,7 @@ class JsonlConversationFormat(ConversationFormat):
 
     def _get_hash_until_resume_point(self, file: int, mark: ParsingResumePoint) -> Any:
         """Return a SHA-256 hash object for the bytes before `mark`; None if they have changed."""
-        if (known := self._hashed) and known[:2] == (_get_file_state(file), mark.digest):
+        if (known := self._hashed) and known[:2] == (_get_file_stat(file), mark.digest):
             return known[2].copy()
         return hash_file_until_resume_point(file, mark)
 
@@ -424,7 +424,7 @@ def _make_conversation(
     return builder.make_conversation(info, problems, parser.compactions, builder.count)
 
 
-def _get_file_state(file: int) -> tuple[int, ...]:
+def _get_file_stat(file: int) -> tuple[int, ...]:
     """Return the device, inode, size and modification time of an open file."""
     status = os.fstat(file)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

@@ -46,12 +46,12 @@ def compress_file(file: int, size: int) -> tuple[bytes, str]:
     return compressed.getvalue(), digest.hexdigest()
 
 
-def is_kept_file(path: str) -> bool:
+def has_kept_session_file_name(path: str) -> bool:
     """Return whether a path has the name of a kept copy."""
     return path.endswith(KEPT_FILE_SUFFIX) and _NAME.fullmatch(path.rpartition("/")[2]) is not None
 
 
-def iterate_kept_file_blocks(path: str) -> Iterator[bytes]:
+def iterate_kept_session_file_blocks(path: str) -> Iterator[bytes]:
     """Yield the original bytes of a kept copy in blocks.
 
     Raises `OSError`, and `WorkspaceError` if the copy is damaged. The bytes are compared with the
@@ -69,18 +69,18 @@ def iterate_kept_file_blocks(path: str) -> Iterator[bytes]:
                 digest.update(block)
                 yield block
     except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise _make_damage_error(path) from None
+        raise _make_damaged_kept_session_error(path) from None
     match = _NAME.fullmatch(path.rpartition("/")[2])
     if match is None or match[1] != digest.hexdigest():
-        raise _make_damage_error(path)
+        raise _make_damaged_kept_session_error(path)
 
 
-def _make_damage_error(path: str) -> WorkspaceError:
+def _make_damaged_kept_session_error(path: str) -> WorkspaceError:
     hint = "run `kbtui keep` to copy the session again, if its agent still has it"
     return WorkspaceError("the kept copy is damaged", where=path, hint=hint)
 
 
-def open_kept_file(path: str) -> IO[bytes]:
+def open_kept_session_file(path: str) -> IO[bytes]:
     """Verify the original bytes of a kept copy, and return an unnamed file that contains them.
 
     The file has the modification time of the copy. Several callers use the same file, so they must
@@ -100,7 +100,7 @@ def _decompress(path: str, _inode: int, _size: int, modified_ns: int) -> IO[byte
     directory = Path(paths.get_cache_home())
     paths.make_private_directory(directory)
     file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  (closed with its last reference)
-    for block in iterate_kept_file_blocks(path):
+    for block in iterate_kept_session_file_blocks(path):
         file.write(block)
     file.flush()
     os.utime(file.fileno(), ns=(modified_ns, modified_ns))

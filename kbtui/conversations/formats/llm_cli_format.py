@@ -21,14 +21,14 @@ from kbtui.conversations.conversation_data_types import (
     AgentCommand,
     Conversation,
     ConversationInfo,
-    ConversationUsage,
+    TokenUsage,
 )
 from kbtui.conversations.formats.agent_sqlite_reader import (
     DatabaseState,
     format_select_columns,
     list_table_columns,
     open_database,
-    read_database_state,
+    read_stat_of_database_files,
 )
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
@@ -39,7 +39,7 @@ from kbtui.conversations.formats.stored_session import (
     decode_agents_own_id,
     make_change_signature,
     make_conversation_id,
-    make_title_from_request,
+    make_title_from_user_request,
 )
 from kbtui.conversations.formats.turn_builder import (
     READ_ERRORS,
@@ -111,7 +111,7 @@ class LlmCliFormat(ConversationFormat):
     ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
         """Find all conversations of the user, or only the one with the id `only`."""
         path = get_llm_database_path()
-        state = read_database_state(path)
+        state = read_stat_of_database_files(path)
         if state[0] is None:
             return [], []
         listing = self._listings.get(path)
@@ -178,7 +178,7 @@ class _LlmConversationRecord(NamedTuple):
 
 def get_llm_database_path() -> str:
     """Return the path of llm's database. The file may not exist."""
-    directory = paths.read_variable("LLM_USER_PATH")
+    directory = paths.read_environment_variable("LLM_USER_PATH")
     if not directory and sys.platform == "darwin":
         directory = f"{paths.get_user_home()}/Library/Application Support/io.datasette.llm"
     elif not directory:
@@ -240,7 +240,7 @@ def _read_conversation_facts(path: str, row: _LlmConversationRecord) -> Conversa
         _LlmConversationReader(database, builder).read_conversation(row.id)
     events = [event for turn in builder.turns for event in turn.events]
     requests = (event.text for event in events if event.kind == "chat_request")
-    title = row.name or make_title_from_request(next(requests, ""))
+    title = row.name or make_title_from_user_request(next(requests, ""))
     return {"title": title, "size": sum(len(event.text.encode("utf-8")) for event in events)}
 
 
@@ -397,7 +397,7 @@ class _LlmConversationReader:
                 lines = []
                 self._read_model_answer(message, "message", time)
             else:
-                lines += self._read_request_message(message, time)
+                lines += self._read_user_request_message(message, time)
         self._start_turn_if_needed(lines, row, time)
         self._set_model(row)
         self._add_token_usage(row)
@@ -445,7 +445,7 @@ class _LlmConversationReader:
             parts.append({**part, "type": row["type"]})
         return parts
 
-    def _read_request_message(self, message: sqlite3.Row, time: datetime | None) -> list[str]:
+    def _read_user_request_message(self, message: sqlite3.Row, time: datetime | None) -> list[str]:
         """Return the lines of the request in a message.
 
         If the message also contains tool results, they are added to the turn.
@@ -461,7 +461,7 @@ class _LlmConversationReader:
                     self._format_attachment_placeholder(_get_attachment_id(part.get("attachment")))
                 )
             elif kind == "tool_result":
-                self._read_result_part(part, time)
+                self._read_tool_result_part(part, time)
             else:
                 self._builder.add_unknown_event(_get_part_type(kind), part, time)
         return lines
@@ -479,14 +479,14 @@ class _LlmConversationReader:
                 part.get("tool_call_id"), part.get("name"), part.get("arguments"), time
             )
         elif part["type"] == "tool_result":
-            self._read_result_part(part, time)
+            self._read_tool_result_part(part, time)
         elif part["type"] == "attachment":
             reference = _get_attachment_id(part.get("attachment"))
             builder.add_event("message", self._format_attachment_placeholder(reference), time)
         else:
             builder.add_unknown_event(_get_part_type(part["type"]), part, time)
 
-    def _read_result_part(self, part: dict[str, Any], time: datetime | None) -> None:
+    def _read_tool_result_part(self, part: dict[str, Any], time: datetime | None) -> None:
         attachments = part.get("attachments")
         references = attachments if type(attachments) is list else []
         self._add_tool_result(
@@ -536,7 +536,7 @@ class _LlmConversationReader:
 
     def _add_token_usage(self, row: sqlite3.Row) -> None:
         if (used := _read_token_counts(row)) is not None:
-            self._builder.add_usage(used)
+            self._builder.add_token_usage(used)
 
     def _set_model(self, row: sqlite3.Row) -> None:
         if model := get_text_or_none(row["resolved_model"]) or get_text_or_none(row["model"]):
@@ -546,7 +546,9 @@ class _LlmConversationReader:
         self, call_id: Any, name: Any, arguments: Any, time: datetime | None
     ) -> None:
         builder = self._builder
-        event = builder.add_call(get_text_or_none(name), arguments, get_text_or_none(call_id), time)
+        event = builder.add_tool_call(
+            get_text_or_none(name), arguments, get_text_or_none(call_id), time
+        )
         if event.name is None:
             builder.add_event_problem(event, "the call has no name")
 
@@ -561,7 +563,7 @@ class _LlmConversationReader:
     ) -> None:
         builder = self._builder
         text = output if type(output) is str else "" if output is None else str(output)
-        event = builder.add_result(
+        event = builder.add_tool_result(
             get_text_or_none(call_id),
             "\n".join([*([text] if text else []), *attachments]),
             time,
@@ -615,10 +617,10 @@ def _convert_row_to_object(row: sqlite3.Row) -> dict[str, Any]:
     }
 
 
-def _read_token_counts(row: sqlite3.Row) -> ConversationUsage | None:
+def _read_token_counts(row: sqlite3.Row) -> TokenUsage | None:
     """Return the tokens of a response; None if it has no token counts."""
     details = _parse_json_or_keep_value(row["token_details"])
-    included, read, written = _read_cached_tokens(details if type(details) is dict else {})
+    included, read, written = _read_cached_token_counts(details if type(details) is dict else {})
     prompt = get_count_or_none(row["input_tokens"])
     counts = (
         None if prompt is None else max(0, prompt - (included or 0)),
@@ -627,10 +629,10 @@ def _read_token_counts(row: sqlite3.Row) -> ConversationUsage | None:
         written,
     )
     known = [count for count in counts if count is not None]
-    return ConversationUsage(*counts, sum(known)) if known else None
+    return TokenUsage(*counts, sum(known)) if known else None
 
 
-def _read_cached_tokens(details: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
+def _read_cached_token_counts(details: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
     """Return three token counts; None takes the place of a missing count.
 
     - tokens that were read from the cache, and are also counted as input tokens (OpenAI, Google)

@@ -21,15 +21,15 @@ from kbtui.conversations.conversation_data_types import (
     Conversation,
     ConversationCompaction,
     ConversationInfo,
-    ConversationUsage,
+    TokenUsage,
 )
 from kbtui.conversations.formats.agent_sqlite_reader import (
     DatabaseState,
     format_select_columns,
     list_table_columns,
     open_database,
-    read_database_state,
-    read_file_state,
+    read_file_stat,
+    read_stat_of_database_files,
 )
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
@@ -45,7 +45,7 @@ from kbtui.conversations.formats.stored_session import (
     list_directory,
     make_change_signature,
     make_conversation_id,
-    make_title_from_request,
+    make_title_from_user_request,
     stat_session_file,
 )
 from kbtui.conversations.formats.turn_builder import (
@@ -129,7 +129,7 @@ class OpencodeFormat(ConversationFormat):
 
         If the database has not changed since the last call, its sessions are not read again.
         """
-        state = read_database_state(path)
+        state = read_stat_of_database_files(path)
         if state[0] is None:
             return []
         listing = self._listings.get(path)
@@ -150,7 +150,7 @@ class OpencodeFormat(ConversationFormat):
                 path,
                 projects,
                 make_change_signature(path, *row.values(), *listing.contents[row["id"]]),
-                partial(_read_database_facts, path, row),
+                partial(_read_session_facts_from_database, path, row),
             )
             for row in rows
         ]
@@ -196,7 +196,7 @@ class OpencodeFormat(ConversationFormat):
         project = projects.find_directory_of(row["directory"])
         created = convert_unix_time_to_datetime(row["time_created"], 1000)
         updated = convert_unix_time_to_datetime(row["time_updated"], 1000)
-        state = read_file_state(path)
+        state = read_file_stat(path)
         modified = datetime.fromtimestamp(state[2] / 1e9 if state else 0, UTC)
         parent = get_text_or_none(row["parent_id"])
         return StoredSession(
@@ -309,7 +309,7 @@ def _get_data_directory() -> str:
 def _list_databases() -> list[str]:
     """Return the paths of opencode's databases. The first of them may not exist."""
     directory = _get_data_directory()
-    if chosen := paths.read_variable("OPENCODE_DB"):
+    if chosen := paths.read_environment_variable("OPENCODE_DB"):
         return [] if chosen == ":memory:" else [os.path.join(directory, chosen)]  # noqa: PTH118
     # Each unreleased version has its own database, named after its channel.
     others = [
@@ -376,7 +376,7 @@ def _read_session_change_markers(path: str, ids: list[str]) -> dict[str, tuple[A
     return {own_id: tuple(state) for own_id, state in states.items()}
 
 
-def _read_database_facts(path: str, row: dict[str, Any]) -> ConversationFileFacts:
+def _read_session_facts_from_database(path: str, row: dict[str, Any]) -> ConversationFileFacts:
     """Read a session's size and title.
 
     If the session has no title, the title is taken from its first request.
@@ -452,11 +452,11 @@ class _OpencodeSessionFiles:
         for name in names:
             parts = f"{self.parts}/{name.removesuffix('.json')}"
             states.append(
-                f"{name} {read_file_state(f'{self.messages}/{name}')} {read_file_state(parts)}"
+                f"{name} {read_file_stat(f'{self.messages}/{name}')} {read_file_stat(parts)}"
             )
         if names:
             # opencode may still be writing the parts of the last message, one after another.
-            states += map(str, map(read_file_state, self._list_part_files(names[-1])))
+            states += map(str, map(read_file_stat, self._list_part_files(names[-1])))
         return states
 
     def iterate_messages(self) -> Iterator[_OpencodeStoredMessage]:
@@ -476,7 +476,7 @@ class _OpencodeSessionFiles:
         size = 0
         for name in _list_json_files(self.messages):
             for path in (f"{self.messages}/{name}", *self._list_part_files(name)):
-                if (state := read_file_state(path)) is not None:
+                if (state := read_file_stat(path)) is not None:
                     size += state[1]
         return size
 
@@ -550,8 +550,8 @@ def _choose_session_title(
     parser = OpencodeMessageParser(builder)
     for message in messages:
         parser.parse_message(message)
-        if text := builder.find_first_request():
-            return make_title_from_request(text)
+        if text := builder.find_first_user_request():
+            return make_title_from_user_request(text)
     return title
 
 
@@ -586,7 +586,7 @@ class OpencodeMessageParser:
         If the message is damaged, the damage is reported, and the readable parts are still added.
         """
         builder = self.builder
-        message = self._parse_object(stored.data, "message")
+        message = self._parse_json_object_or_report(stored.data, "message")
         if message is not None:
             try:
                 self._parse_message(message, stored.parts)
@@ -594,7 +594,7 @@ class OpencodeMessageParser:
                 builder.add_unreadable_record("message", message)
         builder.count += 1
 
-    def _parse_object(self, data: Any, name: str) -> dict[str, Any] | None:
+    def _parse_json_object_or_report(self, data: Any, name: str) -> dict[str, Any] | None:
         """Parse a JSON object; report any other value."""
         builder = self.builder
         if isinstance(data, WorkspaceError):
@@ -613,7 +613,7 @@ class OpencodeMessageParser:
     def _parse_message(self, message: dict[str, Any], stored_parts: Iterable[Any]) -> None:
         role = message.get("role", message.get("type"))
         time = _get_record_time(message, "created")
-        objects = (self._parse_object(data, "part") for data in stored_parts)
+        objects = (self._parse_json_object_or_report(data, "part") for data in stored_parts)
         parts = [part for part in objects if part is not None]
         if "role" not in message and role in _FLAT_TYPES:
             parts = self._make_parts_of_flat_message(message)
@@ -744,7 +744,7 @@ class OpencodeMessageParser:
         call_id = get_text_or_none(part.get("callID")) or get_text_or_none(part.get("id"))
         name = get_text_or_none(part.get("tool")) or get_text_or_none(part.get("name"))
         started = _get_record_time(state, "start") or time
-        call = builder.add_call(name, state.get("input"), call_id, started)
+        call = builder.add_tool_call(name, state.get("input"), call_id, started)
         if name is None:
             builder.add_event_problem(call, "the call has no name")
         status = state.get("status")
@@ -766,7 +766,7 @@ class OpencodeMessageParser:
         ]
         is_text = type(text) is str
         shown = text if is_text else orjson.dumps(text, option=orjson.OPT_INDENT_2).decode()
-        result = builder.add_result(
+        result = builder.add_tool_result(
             call_id,
             "\n".join([*([shown] if shown else []), *lines]),
             ended,
@@ -796,14 +796,14 @@ class OpencodeMessageParser:
             if (count := get_count_or_none(value)) is not None:
                 counts[name] = counts.get(name, 0) + count
         if any(counts.values()):
-            usage = ConversationUsage(
+            usage = TokenUsage(
                 input_tokens=counts.get("input"),
                 output_tokens=counts.get("output"),
                 cache_read_tokens=counts.get("read"),
                 cache_write_tokens=counts.get("write"),
                 total_tokens=sum(counts.values()),
             )
-            self.builder.add_usage(usage, model)
+            self.builder.add_token_usage(usage, model)
 
 
 _FLAT_TYPES = {

@@ -18,10 +18,10 @@ from kbtui.conversations.conversation_data_types import (
     ContentBlock,
     Conversation,
     ConversationEvent,
-    ConversationUsage,
+    TokenUsage,
     Turn,
 )
-from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.conversation_format import ConversationFormat
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
@@ -35,7 +35,7 @@ from kbtui.dates import format_timestamp, parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.file_reading_and_writing import read_regular_file
 from kbtui.terminal_text import format_json
-from kbtui.workspace.published_library_mirror import find_mirror
+from kbtui.workspace.published_library_mirror import find_library_mirror
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ _EVENT_FIELDS = (
 )  # fmt: skip
 
 
-def make_published_file_name(conversation_id: str) -> str:
+def make_published_conversation_file_name(conversation_id: str) -> str:
     """Return the name of a conversation's file in a mirror."""
     return quote(conversation_id, safe="~") + FILE_SUFFIX
 
@@ -123,7 +123,7 @@ def encode_published_conversation(original: Conversation, masked: Conversation) 
 # reading
 
 
-def read_published_facts(path: str) -> dict[str, Any]:
+def read_published_conversation_facts(path: str) -> dict[str, Any]:
     """Return the metadata in the first line of a file. Raises `OSError` or one of `READ_ERRORS`."""
     facts = orjson.loads(read_regular_file(path, MAX_FILE_BYTES).partition(b"\n")[0])
     if type(facts) is not dict or facts["format"] != 1:
@@ -145,7 +145,7 @@ class PublishedConversationFormat(ConversationFormat):
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
         """Find all published conversations, or only the one with the id `only`."""
-        mirror = find_mirror(workspace)
+        mirror = find_library_mirror(workspace)
         if mirror is None:
             return [], []
         unusable: list[UnlistedConversationPath] = []
@@ -175,7 +175,7 @@ def _make_published_session(id_: str, path: str) -> StoredSession | None:
     modified = convert_unix_time_to_datetime(status.st_mtime)
     assert modified is not None
     try:
-        facts = read_published_facts(path)
+        facts = read_published_conversation_facts(path)
         agent = str(facts["agent"])
     except (OSError, *READ_ERRORS):
         facts, agent = {}, "published"
@@ -195,7 +195,7 @@ def _make_published_session(id_: str, path: str) -> StoredSession | None:
 
 
 def _read_conversation_facts(path: str) -> ConversationFileFacts:
-    facts = read_published_facts(path)
+    facts = read_published_conversation_facts(path)
     labels = facts.get("labels")
     return {
         "title": get_text_or_none(facts.get("title")),
@@ -215,10 +215,7 @@ def _decode_conversation(info: ConversationInfo) -> Conversation:
             events.append(_decode_event(values))
             if values.get("answers") is not None:
                 answers.append((events[-1], values["answers"]))
-        usage = {
-            get_text_or_none(model): ConversationUsage(**counts)
-            for model, counts in record["usage"]
-        }
+        usage = {get_text_or_none(model): TokenUsage(**counts) for model, counts in record["usage"]}
         turns.append(
             Turn(
                 int(record["number"]),

@@ -216,7 +216,7 @@ def convert_unix_time_to_datetime(value: Any, units_per_second: int = 1) -> date
         return None
 
 
-def iterate_first_records(
+def iterate_first_jsonl_records(
     path: str, length: int, key: str | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield the records in the first `length` bytes of a file of JSON Lines.
@@ -258,7 +258,7 @@ def find_last_record_time(lines: list[bytes]) -> datetime | None:
     return next(filter(None, times), None)
 
 
-def make_title_from_request(text: str) -> str | None:
+def make_title_from_user_request(text: str) -> str | None:
     """Return a title: the first line of a request, cut to `TITLE_CHARACTERS`.
 
     Returns None if the request is blank.

@@ -13,7 +13,7 @@ from kbtui.conversations.conversation_data_types import (
     Conversation,
     ConversationCompaction,
     ConversationEvent,
-    ConversationUsage,
+    TokenUsage,
     Turn,
     sum_token_usage,
 )
@@ -95,7 +95,7 @@ class TurnBuilder(ConversationProblemCollector):
         self.model: str | None = None
         self.last_time: datetime | None = None
         self._early_summaries: list[ConversationEvent] = []
-        self._early_usage: list[tuple[ConversationUsage, str | None]] = []
+        self._early_usage: list[tuple[TokenUsage, str | None]] = []
         self._calls = 0
         self._open_calls: dict[str, list[tuple[int, ConversationEvent]]] = {}
         """Maps a call id to the calls with this id that have no result yet, each with the number of its turn."""
@@ -124,7 +124,7 @@ class TurnBuilder(ConversationProblemCollector):
         turn.events, self._early_summaries = self._early_summaries, []
         early, self._early_usage = self._early_usage, []
         for usage, model in early:
-            self.add_usage(usage, model)
+            self.add_token_usage(usage, model)
         return turn
 
     def make_current_turn_state(self) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class TurnBuilder(ConversationProblemCollector):
         """Continue a turn whose earlier events are in another builder."""
         turn = self.start_turn(parse_timestamp(state["started_at"]))
         turn.model, turn.is_rewound = state["model"], state["is_rewound"]
-        turn.usage = {model: ConversationUsage(**used) for model, used in state["usage"]}
+        turn.usage = {model: TokenUsage(**used) for model, used in state["usage"]}
         self._calls = state["calls"]
 
     def set_model(self, model: str, *, is_before_answer: bool = False) -> None:
@@ -159,7 +159,7 @@ class TurnBuilder(ConversationProblemCollector):
         if self.turns and (is_before_answer or not self.turns[-1].model):
             self.turns[-1].model = model
 
-    def add_usage(self, usage: ConversationUsage, model: str | None = None) -> None:
+    def add_token_usage(self, usage: TokenUsage, model: str | None = None) -> None:
         """Add tokens to the usage of the current turn.
 
         `model` is the model that used the tokens; None means the model that was set last. If there
@@ -219,7 +219,7 @@ class TurnBuilder(ConversationProblemCollector):
         known = f"the record of type {name}" if has_type else "the record"
         self.add_record_problem(f"{known} has values of an unexpected type, so it is shown as JSON")
 
-    def add_call(
+    def add_tool_call(
         self,
         name: str | None,
         arguments: Any,
@@ -245,7 +245,7 @@ class TurnBuilder(ConversationProblemCollector):
             self._open_calls.setdefault(call_id, []).append((self.turn_count, event))
         return event
 
-    def add_result(
+    def add_tool_result(
         self,
         call_id: str | None,
         text: str,
@@ -271,7 +271,7 @@ class TurnBuilder(ConversationProblemCollector):
             event.call = request.call
         return event
 
-    def find_first_request(self) -> str | None:
+    def find_first_user_request(self) -> str | None:
         """Return the text of the first request that is not blank; None if there is none."""
         events = (event for turn in self.turns for event in turn.events)
         requests = (event.text for event in events if event.kind == "chat_request")

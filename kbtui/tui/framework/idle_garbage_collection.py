@@ -38,7 +38,7 @@ FREED_PER_STEP = 100
 _frozen_count = 0
 
 
-def freeze_objects_if_entries_grew(count: int) -> None:
+def freeze_gc_if_many_new_entries(count: int) -> None:
     """Exclude all existing objects from garbage collection if there are many new entries.
 
     `count` is the number of all entries. The objects are excluded (`gc.freeze`) if this number has

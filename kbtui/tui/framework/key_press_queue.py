@@ -90,10 +90,10 @@ class KeyPressQueue:
             self._queue.append(event)
             self._retry_held_key_later()
             return True
-        self._send_follow_up_message()
+        self._post_key_follow_up_message()
         return False
 
-    def _send_follow_up_message(self) -> None:
+    def _post_key_follow_up_message(self) -> None:
         app = self._app
         self._is_busy = True
         self._number += 1

@@ -126,7 +126,7 @@ def truncate_spans(spans: Sequence[Span], width: int) -> Spans:
         spans = _truncate_start_of_path(spans, excess)
         if measure_cell_width(spans) <= width:
             return list(spans)
-    end = _find_fitting_end(join_span_texts(spans), 0, width - 1)
+    end = _find_fitting_text_end(join_span_texts(spans), 0, width - 1)
     return [*slice_spans(spans, 0, end), ("…", spans[-1][1])]
 
 
@@ -184,7 +184,7 @@ def align_spans_to_edges(left: Sequence[Span], right: Sequence[Span], width: int
     return [*kept, (" " * space, ""), *right] if right_width else kept
 
 
-def _find_fitting_end(text: str, start: int, width: int) -> int:
+def _find_fitting_text_end(text: str, start: int, width: int) -> int:
     """Return the index at which to cut `text`.
 
     The part from `start` to this index is the longest that fits into `width` cells.
@@ -224,7 +224,7 @@ def _find_wrapped_line_bounds(
             room = width - hang
         start = match.start("word")
         # Break a word that is longer than a line.
-        while (reach := _find_fitting_end(text, start, max(1, room))) < match.end():
+        while (reach := _find_fitting_text_end(text, start, max(1, room))) < match.end():
             reach = max(reach, start + 1)
             lines.append((start, reach))
             room = width - hang
@@ -267,14 +267,14 @@ def wrap_code_line(
     text = join_span_texts(spans)
     width = max(width, 4)
     if code_offset is not None:
-        return [_scroll_code_line(spans, text, width, code_offset, source)]
+        return [_cut_scrolled_code_line(spans, text, width, code_offset, source)]
     if _measure_text_width(text) <= width:
         return [StyledLine(list(spans), source)]
     bounds: list[tuple[int, int]] = []
     start = 0
     while start < len(text):
         room = width - (2 if bounds else 0)
-        end = max(_find_fitting_end(text, start, room), start + 1)
+        end = max(_find_fitting_text_end(text, start, room), start + 1)
         space = text.rfind(" ", start + room // 2, end)
         if end < len(text) and space > start:
             end = space + 1
@@ -286,7 +286,7 @@ def wrap_code_line(
     ]
 
 
-def _scroll_code_line(
+def _cut_scrolled_code_line(
     spans: Sequence[Span], text: str, width: int, code_offset: int, source: int
 ) -> StyledLine:
     """Return `width` cells of a line, starting at cell `code_offset`. `‹` and `›` mark hidden text."""
@@ -295,12 +295,12 @@ def _scroll_code_line(
         return StyledLine(list(spans), source)
     if not text.strip():
         return StyledLine([], source, text)
-    start = _find_fitting_end(text, 0, code_offset) if code_offset else 0
+    start = _find_fitting_text_end(text, 0, code_offset) if code_offset else 0
     before = cell_len(text[:start])
     more = total - before > width - (code_offset > 0)
     # A character that is two cells wide may not fit at the right edge; a space fills its place.
     room = width - (code_offset > 0) - more
-    end = _find_fitting_end(text, start, room)
+    end = _find_fitting_text_end(text, start, room)
     shown = slice_spans(spans, start, end)
     if code_offset:
         shown = [("‹", "marker"), *shown]

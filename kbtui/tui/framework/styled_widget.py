@@ -333,9 +333,9 @@ class LeftAndRightTextLine(StyledWidget):
 
     def set_edge_texts(self, left: Spans, right: Spans | None = None) -> None:
         """Set the texts at the left and the right edge of the line."""
-        self.set_line_forms([(left, right or [])])
+        self.set_line_variants([(left, right or [])])
 
-    def set_line_forms(self, forms: list[tuple[Spans, Spans]]) -> None:
+    def set_line_variants(self, forms: list[tuple[Spans, Spans]]) -> None:
         """Set the forms of the line, the longest first. A form is a left and a right text."""
         if forms != [(self.left, self.right), *self._shorter_forms]:
             (self.left, self.right), *self._shorter_forms = forms

@@ -14,10 +14,10 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.idle_garbage_collection import pause_garbage_collection
 from kbtui.tui.home_and_help_pages import (
     MAX_NEWS,
+    build_error_document,
+    build_hit_preview_document,
     build_home_document,
     build_no_hits_document,
-    build_passage_document,
-    build_problem_document,
     build_topic_document,
 )
 from kbtui.tui.navigation_target import (
@@ -27,14 +27,18 @@ from kbtui.tui.navigation_target import (
     looks_like_reference,
     make_navigation_target,
 )
-from kbtui.tui.reader.reader_blocks import LeftAndRightLineBlock, TextRangeBlock, make_mark_blocks
+from kbtui.tui.reader.reader_blocks import (
+    LeftAndRightLineBlock,
+    TextRangeBlock,
+    make_turn_mark_blocks,
+)
 from kbtui.tui.reader.reader_document import (
     CHANGES_VIEWS,
     STEP_VIEWS,
     ReaderDocument,
     is_start_position_loaded,
 )
-from kbtui.tui.topics_and_conversations import (
+from kbtui.tui.topics_and_conversations_snapshot import (
     TopicsAndConversations,
     TopicWithSubjects,
     find_news_since_visit,
@@ -48,7 +52,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.conversation_data_types import Conversation
     from kbtui.dates import Clock
     from kbtui.library import Library
-    from kbtui.library.subject_versions import GivenAndCurrentText
+    from kbtui.library.subject_versions import GivenAndCurrentSubjectText
     from kbtui.references import Ref
     from kbtui.search.search_request_and_answer import Hit
     from kbtui.tui.framework.styled_text import Spans
@@ -56,7 +60,7 @@ if TYPE_CHECKING:
     from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.main.status_bar import StatusBar
     from kbtui.tui.reader.reader_pane import ReaderPane
-    from kbtui.tui.topics_and_conversations import LastVisit
+    from kbtui.tui.topics_and_conversations_snapshot import LastVisit
 
 BIG_CONVERSATION_BYTES = 2 << 20
 """The beginning of a conversation with at least this many bytes is shown before the rest is read."""
@@ -169,7 +173,7 @@ class DocumentController:
             self.save_reading_position_in_history()
             self._is_previewing = True
             self._open_worker.discard_pending_results()
-            self._show_document_in_reader(target, build_passage_document(target.key, hit))
+            self._show_document_in_reader(target, build_hit_preview_document(target.key, hit))
 
     def preview_absence_of_hits(self, reason: Spans) -> None:
         """In place of a preview, show the reason why there is no hit. Without a preview, do nothing."""
@@ -206,7 +210,7 @@ class DocumentController:
                     viewport.current_reference,
                     lambda topic, slug: f"{topic}/{slug}" == current.key,
                 )
-            mark = viewport.make_view_position()
+            mark = viewport.make_reading_position_with_folds()
             history.targets[history.at] = current._replace(ref=ref, mark=mark)
 
     def go_back_or_forward(self, steps: int) -> None:
@@ -240,7 +244,7 @@ class DocumentController:
         label = find_key_label_of_command("forward", self.keymap)
         return f"Back to {name}." + (f" {label} goes forward again." if label else "")
 
-    def keep_shown_document(self) -> None:
+    def cancel_document_loading(self) -> None:
         """Keep the shown document, and discard a document that is still loading."""
         self._open_worker.discard_pending_results()
         self._status.set_activity_text("open", None)
@@ -263,7 +267,7 @@ class DocumentController:
         self._open_worker.discard_pending_results()
         self.is_opening = False
         if target.key.startswith("problem:"):
-            document = build_problem_document(target.key, "A problem", target.text)
+            document = build_error_document(target.key, "A problem", target.text)
             self._show_document_in_reader(target, document)
             return
         shown, is_position = self._pane.document_view.document, target.ref and target.mark is None
@@ -437,11 +441,11 @@ class DocumentController:
                 made.short_ref = contents.shorten_reference(made.ref)
             return _lay_out_first_blocks(made)
         except KbtuiError as error:
-            document = build_problem_document(key, key, error.message, error.where, error.hint)
+            document = build_error_document(key, key, error.message, error.where, error.hint)
             document.is_missing = isinstance(error, NothingFound)
             return document
         except (OSError, ValueError, RecursionError, MemoryError) as error:
-            return build_problem_document(key, key, f"{type(error).__name__}: {error}")
+            return build_error_document(key, key, f"{type(error).__name__}: {error}")
 
     def _make_page_or_subject_document(
         self, target: NavigationTarget, contents: TopicsAndConversations | None
@@ -457,7 +461,7 @@ class DocumentController:
         if ref is None:
             name, now = library.workspace.name, self.clock()
             notices, note = self.notices, self._home_note
-            left_off = self._find_left_off_reference()
+            left_off = self._find_last_read_reference()
             outdated = self._count_outdated_turns(contents)
             return build_home_document(
                 name, contents, now, notices, self.keymap, note, self.visit, left_off, outdated
@@ -466,7 +470,7 @@ class DocumentController:
             return _make_topic_document(library, ref.topic or "")
         return _make_subject_document(library, ref, target.view)
 
-    def _find_left_off_reference(self) -> str | None:
+    def _find_last_read_reference(self) -> str | None:
         """Return the reference of the subject or conversation that the user read last, with the turn or line."""
         refs = (target.ref for target in self.history.targets[self.history.at :: -1])
         return next((str(ref) for ref in refs if ref and ref.kind != "topic"), None)
@@ -493,7 +497,7 @@ class DocumentController:
         show_beginning: Callable[[ReaderDocument], None] | None,
         shown: ReaderDocument | None,
     ) -> ReaderDocument:
-        from kbtui.tui.reader.conversation_document import build_conversation_document
+        from kbtui.tui.reader.conversation_document_builder import build_conversation_document
 
         library, clock = self._library, self.clock
         seen_at = self.visit.at if self.visit else None
@@ -542,17 +546,17 @@ def _lay_out_first_blocks(document: ReaderDocument) -> ReaderDocument:
 
 
 def _make_prompt_document(library: Library) -> ReaderDocument:
-    from kbtui.tui.reader.subject_document import (
+    from kbtui.tui.reader.subject_document_builder import (
         NO_KNOWLEDGE_SECTION,
         build_assistant_text_document,
     )
 
-    text = library.load_knowledge().format_prompt_section()
+    text = library.load_knowledge().format_knowledge_section()
     if text is not None:
         return build_assistant_text_document(
             "prompt", "The <knowledge> prompt", text, view="prompt"
         )
-    return build_problem_document("prompt", "<knowledge>", NO_KNOWLEDGE_SECTION)
+    return build_error_document("prompt", "<knowledge>", NO_KNOWLEDGE_SECTION)
 
 
 def _make_topic_document(library: Library, name: str) -> ReaderDocument:
@@ -570,15 +574,18 @@ def _make_difference_document(
 ) -> ReaderDocument:
     """Return the document that compares a subject's current text with the text that a turn was given."""
     from kbtui.citations.citation_and_conversation_export import format_difference_remark
-    from kbtui.tui.reader.difference_document import build_difference_document
+    from kbtui.tui.reader.difference_document_builder import build_difference_document
 
     texts = library.read_given_and_current_text(library.find_citation(cite))
     found = texts.cite
     when = f", {found.timestamp.astimezone():%Y-%m-%d}" if found.timestamp else ""
     names = f"given to turn {found.turn}{when}", _make_name_of_current_text(texts)
     turn: Spans = [(sanitize_to_one_line(found.source_title), ""), (f"  {found.source}", "link")]
-    marks = library.find_marks_of_turns([found.source]).get_marks(found.source)
-    head = [LeftAndRightLineBlock("turn", turn, link=found.source), *make_mark_blocks(marks, "  ")]
+    marks = library.find_marks_of_turns([found.source]).get_marks_of_turn(found.source)
+    head = [
+        LeftAndRightLineBlock("turn", turn, link=found.source),
+        *make_turn_mark_blocks(marks, "  "),
+    ]
     title = f"{cite.target}: given text and current text"
     remark = format_difference_remark(
         found, texts.given, texts.now, renamed_to=texts.renamed_to, is_disabled=texts.is_disabled
@@ -592,7 +599,7 @@ def _make_difference_document(
     return document
 
 
-def _make_name_of_current_text(texts: GivenAndCurrentText) -> str:
+def _make_name_of_current_text(texts: GivenAndCurrentSubjectText) -> str:
     if texts.now is None:
         return "disabled" if texts.is_disabled else "no longer exists"
     return f"current text of {texts.renamed_to}" if texts.renamed_to else "current text"
@@ -602,7 +609,7 @@ def _make_changes_document(library: Library, conversation_id: str, view: str) ->
     """Return the document that shows the file changes made in a conversation."""
     from kbtui.library.file_turn_history import collect_turn_activities
     from kbtui.references import make_conversation_ref
-    from kbtui.tui.reader.difference_document import build_changes_document
+    from kbtui.tui.reader.difference_document_builder import build_changes_document
 
     conversation = library.load_conversation(conversation_id)
     changes = [
@@ -621,8 +628,8 @@ def _make_changes_document(library: Library, conversation_id: str, view: str) ->
 
 def _make_history_document(library: Library, ref: Ref, width: int) -> ReaderDocument:
     """Return the document that lists the versions of a subject."""
-    from kbtui.tui.reader.difference_document import build_history_document
-    from kbtui.tui.reader.subject_document import SUBJECT_VIEWS, make_subject_badges
+    from kbtui.tui.reader.difference_document_builder import build_history_document
+    from kbtui.tui.reader.subject_document_builder import SUBJECT_VIEWS, make_subject_badges
 
     subject = library.find_subject(ref)
     history = library.read_subject_history(ref)
@@ -636,7 +643,7 @@ def _make_history_document(library: Library, ref: Ref, width: int) -> ReaderDocu
 
 
 def _make_subject_document(library: Library, ref: Ref, view: str) -> ReaderDocument:
-    from kbtui.tui.reader.subject_document import (
+    from kbtui.tui.reader.subject_document_builder import (
         SUBJECT_VIEWS,
         build_assistant_text_document,
         build_subject_document,

@@ -102,7 +102,7 @@ def _find_visible_link_targets(
             yield reader.region.x, reader.region.y + y, right, go_to_link
 
 
-def _remove_gap_from_row(strip: Strip, cells: int) -> Strip:
+def _shorten_row_by_cells(strip: Strip, cells: int) -> Strip:
     """Shorten a row by `cells` cells.
 
     Make the last gap of the row smaller. If it has no gap, cut more of a title that is already cut,
@@ -155,7 +155,7 @@ class JumpLabelScreen(StyledScreen):
                 before, after = strip.crop(0, x), strip.crop(x + len(left))
                 if right:
                     # The first column of a row has no text.
-                    row_text = _remove_gap_from_row(strip.crop(x + 1, right), len(left))
+                    row_text = _shorten_row_by_cells(strip.crop(x + 1, right), len(left))
                     after = Strip.join([Strip([Segment(" ")]), row_text, strip.crop(right)])
                 strip = Strip.join([before, Strip([Segment(left, style)]), after])
         return strip

@@ -39,7 +39,7 @@ from kbtui.tui.navigation_target import (
 from kbtui.tui.reader.reader_document import CHANGES_VIEWS, ReaderDocument
 from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import HitList, SearchBar, SearchInput, SearchResultsPane
-from kbtui.tui.topics_and_conversations import TopicsAndConversations
+from kbtui.tui.topics_and_conversations_snapshot import TopicsAndConversations
 from kbtui.tui.tui_command_table import (
     COMMANDS_BY_ID,
     SCOPES,
@@ -177,12 +177,12 @@ class MainScreen(StyledScreen):
         self.action_copy_more = self.items.choose_what_to_copy
         self.action_bookmark = self.items.bookmark_item
         self.action_mark = self.items.mark_turn
-        self.action_keep = self.items.keep_conversation
+        self.action_keep = self.items.keep_copy_of_conversation
         self.action_link = self.items.open_link_on_current_line
         self.action_edit = self.items.edit_selected_subject
         self.action_blame = self.items.list_turns_of_file
         self.action_offer_agent_commands = self.items.offer_agent_commands
-        self.action_update_tools = partial(self.items.update_tools, self.action_reload)
+        self.action_update_tools = partial(self.items.update_jp_tools, self.action_reload)
         self.action_export = self.items.export_conversation
         self.action_first = partial(self.items.propose_first_topic, self.action_reload)
         self.action_search = partial(self.search.focus_search_input, all_projects=False)
@@ -212,8 +212,8 @@ class MainScreen(StyledScreen):
         yield self.status
         yield self.hints
 
-    @on(SearchInput.SelectionChanged)
-    def _update_hints_of_search_input(self, event: SearchInput.SelectionChanged) -> None:
+    @on(SearchInput.InputTextSelectionChanged)
+    def _update_hints_of_search_input(self, event: SearchInput.InputTextSelectionChanged) -> None:
         self.hints.is_query_selected = event.is_whole_query
         self.hints.is_query_empty = event.is_query_empty
 
@@ -284,7 +284,7 @@ class MainScreen(StyledScreen):
         input_id = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
         scopes: tuple[Scope, ...] = (name, "everywhere") if name else ("everywhere",)  # type: ignore[assignment]
         document = self.reader_pane.document_view.document
-        contents, step = self.document_controller.contents, self._find_step_back(name)
+        contents, step = self.document_controller.contents, self._find_go_back_function(name)
         conditions = {
             "find": self.reader_pane.is_finding,
             "file": name == "reader"
@@ -295,9 +295,9 @@ class MainScreen(StyledScreen):
             "opened_hit": step == self._return_to_results,
         }
         self.hints.scopes, self.hints.input_id = scopes, input_id
-        self.hints.offers = document.available_features.union(
-            self.status.embedding_features,
-            self.citations_pane.available_features if name == "citations" else (),
+        self.hints.offers = document.met_command_conditions.union(
+            self.status.met_embedding_conditions,
+            self.citations_pane.met_command_conditions if name == "citations" else (),
             (feature for feature, is_met in conditions.items() if is_met),
         )
         self.hints.next_view = document.next_view
@@ -411,13 +411,13 @@ class MainScreen(StyledScreen):
         The step ends the zoom, closes a pane, leaves a visited workspace, or goes back in the
         history.
         """
-        step = self._find_step_back(self.panes.focused_pane_id)
+        step = self._find_go_back_function(self.panes.focused_pane_id)
         if step is None:
             raise SkipAction
         step()
         self._show_key_hints_at_cursor()
 
-    def _find_step_back(self, focused: str | None) -> Callable[[], object] | None:
+    def _find_go_back_function(self, focused: str | None) -> Callable[[], object] | None:
         """Return the function that goes back one step from the pane `focused`, or None if there is no such step."""
         if self.has_class("zoomed") and not self._plain:
             return self.panes.toggle_pane_zoom
@@ -430,7 +430,7 @@ class MainScreen(StyledScreen):
         if self._visit is not None:
             return self.dismiss
         if focused == "reader" and self.document_controller.history.at > 0:
-            return self._leave_document
+            return self._go_back_to_previous_document
         return None
 
     def _return_to_results(self) -> None:
@@ -438,7 +438,7 @@ class MainScreen(StyledScreen):
         if not self._has_removed_message:
             self.search.return_to_results()
 
-    def _leave_document(self) -> None:
+    def _go_back_to_previous_document(self) -> None:
         """Show what was open before, and say so. If a message was shown, only the message goes away."""
         if self._has_removed_message:
             return
@@ -465,7 +465,7 @@ class MainScreen(StyledScreen):
         self.citations_pane.show_citations_of_document(document, target)
         if self._outline is not None and self.panes.is_outline_open and not is_reload:
             # Closing the outline returns to a position of the document that is shown now.
-            self._outline.remember_position()
+            self._outline.remember_reader_position()
         self._update_outline()
         self._update_key_hints()
         self.session.save_session_soon()
@@ -481,7 +481,7 @@ class MainScreen(StyledScreen):
     def _on_reader_position_changed(self) -> None:
         self.citations_pane.show_citations_at_cursor()
         if self._outline is not None and self.panes.is_outline_open:
-            self._outline.follow_reader()
+            self._outline.select_entry_at_reader_cursor()
         self._show_key_hints_at_cursor()
         self._show_equivalent_command()
 
@@ -671,7 +671,7 @@ class MainScreen(StyledScreen):
             # The pane is created when it is first needed, so that kbtui starts faster.
             outline = self._outline = OutlinePane(self._clock, self.reader_pane.document_view)
             await self.query_one("#panes").mount(outline, before=self.reader_pane)
-        outline.remember_position()
+        outline.remember_reader_position()
         outline.input.value = ""
         self.panes.focus_widget(FOCUS_TARGETS["outline"])
         self.panes.apply_pane_widths()

@@ -105,9 +105,9 @@ class PaneLayout:
             classes["outlining"] = name == "outline"
         elif self._screen.has_class("-one") or self._screen.has_class("-two"):
             classes["outlining"] = False
-        self.update_layout_classes(classes)
+        self.update_layout_css_classes(classes)
 
-    def update_layout_classes(self, classes: Mapping[str, bool]) -> None:
+    def update_layout_css_classes(self, classes: Mapping[str, bool]) -> None:
         """Set or remove layout classes of the screen.
 
         `classes` maps a class to True to set it, or to False to remove it.
@@ -149,7 +149,7 @@ class PaneLayout:
     def close_outline(self) -> None:
         """Close the outline, and focus the reader. The library appears again."""
         self.focus_widget("#document")
-        self.update_layout_classes({"outlining": False})
+        self.update_layout_css_classes({"outlining": False})
         self.apply_pane_widths()
 
     # folding
@@ -170,7 +170,7 @@ class PaneLayout:
                 classes["citing"] = False
             if name != "citations" or not screen.has_class("-two"):
                 classes[f"no-{name}"] = True
-            self.update_layout_classes(classes)
+            self.update_layout_css_classes(classes)
         self.focus_widget("#document")
         self.apply_pane_widths()
         return True
@@ -182,7 +182,7 @@ class PaneLayout:
 
     def restore_pane_layout(self, folded: list[str], extra_widths: dict[str, int]) -> None:
         """Fold and resize the panes as in the saved session."""
-        self.update_layout_classes({f"no-{name}": True for name in folded})
+        self.update_layout_css_classes({f"no-{name}": True for name in folded})
         if self.focused_pane_id in folded and not self._screen.has_class("-one"):
             self.focus_widget("#document")  # A hidden pane cannot keep the focus.
         self.extra_widths = dict(extra_widths)
@@ -190,7 +190,7 @@ class PaneLayout:
 
     def toggle_pane_zoom(self) -> None:
         """Show the focused pane alone, or all panes again."""
-        self.update_layout_classes({"zoomed": not self._screen.has_class("zoomed")})
+        self.update_layout_css_classes({"zoomed": not self._screen.has_class("zoomed")})
         self.apply_pane_widths()
 
     # widths
@@ -216,11 +216,11 @@ class PaneLayout:
         self._screen.call_after_refresh(self.apply_pane_widths)
 
     @property
-    def _screen_width_class(self) -> str | None:
+    def _screen_width_css_class(self) -> str | None:
         return next((name for name in DEFAULT_WIDTHS if self._screen.has_class(name)), None)
 
     def _get_default_pane_width(self, name: str) -> int:
-        width_class, total = self._screen_width_class, self._screen.app.size.width
+        width_class, total = self._screen_width_css_class, self._screen.app.size.width
         if name == "results":
             return total // 2
         width = DEFAULT_WIDTHS[width_class].get(name, 0) if width_class else 0
@@ -242,7 +242,7 @@ class PaneLayout:
 
     def apply_pane_widths(self) -> None:
         """Set the widths of the panes for the current screen size."""
-        width_class, total = self._screen_width_class, self._screen.app.size.width
+        width_class, total = self._screen_width_css_class, self._screen.app.size.width
         is_zoomed = self._screen.has_class("zoomed")
         for pane in self._screen.query("#library, #citations, #results, #outline"):
             name = pane.id or ""
@@ -266,7 +266,7 @@ class PaneLayout:
 
         The reader becomes narrower or, if `name` is the reader itself, the pane on its left.
         """
-        if self._screen_width_class is None:
+        if self._screen_width_css_class is None:
             return False
         if name == "reader":
             is_searching = self._screen.has_class("searching")
@@ -284,13 +284,15 @@ class PaneLayout:
 
     def reset_pane_layout(self) -> None:
         """Reset the widths of the panes, and unfold them."""
-        self.update_layout_classes({"zoomed": False, **{f"no-{name}": False for name in FOLDABLE}})
+        self.update_layout_css_classes(
+            {"zoomed": False, **{f"no-{name}": False for name in FOLDABLE}}
+        )
         self.extra_widths.clear()
         self.apply_pane_widths()
 
     def grab_pane_border(self, x: int, y: int) -> bool:
         """Start to drag the border between panes at (`x`, `y`); return whether a border is there."""
-        if self._screen_width_class is None or not 0 < x < self._screen.size.width - 1:
+        if self._screen_width_css_class is None or not 0 < x < self._screen.size.width - 1:
             return False
         for pane in self._screen.query("#library, #results, #citations, #outline"):
             name, region = pane.id or "", pane.region

@@ -18,7 +18,7 @@ from kbtui.tui.navigation_target import (
     make_navigation_target,
 )
 from kbtui.tui.search_pane import MODES
-from kbtui.tui.topics_and_conversations import LastVisit, load_last_visit, save_visit
+from kbtui.tui.topics_and_conversations_snapshot import LastVisit, load_last_visit, save_visit
 
 if TYPE_CHECKING:
     from textual.timer import Timer

@@ -164,7 +164,7 @@ class SearchController:
             self._remember_focused_pane()
             screen.set_focus(self._search_input)
             self._search_input.action_select_all()
-        self._main.panes.update_layout_classes({"searching": True})
+        self._main.panes.update_layout_css_classes({"searching": True})
         self._main.panes.show_pane("results")
         if not self.query:
             self._load_suggestions()
@@ -179,7 +179,7 @@ class SearchController:
 
     def _show_and_focus_results(self) -> None:
         self._remember_focused_pane()
-        self._main.panes.update_layout_classes({"searching": True})
+        self._main.panes.update_layout_css_classes({"searching": True})
         self._main.panes.focus_widget("#results-list")
 
     @property
@@ -193,7 +193,7 @@ class SearchController:
         """Go back from an opened hit to the results, in which this hit is selected."""
         document_controller = self._main.document_controller
         document_controller.turn_opened_document_into_preview()
-        self._main.panes.update_layout_classes({"searching": True})
+        self._main.panes.update_layout_css_classes({"searching": True})
         self._main.panes.focus_widget("#results-list")
         self.repeat_search()
 
@@ -224,7 +224,7 @@ class SearchController:
             self._preview_timer.stop()
         self._must_open_first = self._is_opening_hit = False
         self._select_hit_when_loaded(0)
-        self._main.panes.update_layout_classes({"searching": False})
+        self._main.panes.update_layout_css_classes({"searching": False})
 
     # searching
 
@@ -232,7 +232,7 @@ class SearchController:
         """Search for a text and show the results. If the text is empty, hide them."""
         self.search_new_query(text)
         is_typing = self._main.screen.focused is self._search_input
-        self._main.panes.update_layout_classes({"searching": bool(self.query) or is_typing})
+        self._main.panes.update_layout_css_classes({"searching": bool(self.query) or is_typing})
         if self.query:
             self._main.panes.show_pane("results")
         else:
@@ -292,7 +292,7 @@ class SearchController:
         if answer is None or self._pane.is_showing_suggestions:
             self._pane.select_last_hit()
         elif not self._pane.select_hit(number):
-            can_load = self._pane.can_load_more and self._limit < MAX_HITS
+            can_load = self._pane.can_load_more_hits and self._limit < MAX_HITS
             if can_load and self.query and self._answered_query == self.query:
                 self._limit = MAX_HITS
                 self._select_hit_when_loaded(number)
@@ -374,10 +374,10 @@ class SearchController:
         answer, status = self._pane.answer, self._main.status
         if answer is None and self._answered_query != self.query:
             self._pane.show_text_instead_of_hits(
-                status.describe_index_wait(has_answer=False) or "Searching …"
+                status.describe_search_wait_reason(has_answer=False) or "Searching …"
             )
         elif answer is not None and not answer.hits:
-            self._pane.show_search_wait_reason(status.describe_index_wait(has_answer=True))
+            self._pane.show_search_wait_reason(status.describe_search_wait_reason(has_answer=True))
 
     def _make_search_request(self, *, mode: Mode, partial: bool) -> SearchRequest:
         hidden = self._main.panes.library.state.hidden
@@ -415,7 +415,7 @@ class SearchController:
         def has_inexact_matches(answer: SearchAnswer) -> bool:
             return answer.has_notice("meaning_only") or answer.has_notice("near_spellings")
 
-        def search_with_partial_fallback() -> SearchAnswer:
+        def search_with_word_prefix_fallback() -> SearchAnswer:
             # `origin=None` keeps the search out of the query log; `log_current_query` logs it later.
             answer = self._library.search(request, origin=None)
             if answer.hits and not has_inexact_matches(answer):
@@ -430,7 +430,9 @@ class SearchController:
             return wider
 
         self._full_worker.submit_call(
-            search_with_partial_fallback, self._show_full_search_answer, self._report_search_failure
+            search_with_word_prefix_fallback,
+            self._show_full_search_answer,
+            self._report_search_failure,
         )
 
     def _show_full_search_answer(self, answer: SearchAnswer) -> None:
@@ -449,7 +451,7 @@ class SearchController:
         )
         if not answer.hits:
             self._pane.show_search_wait_reason(
-                self._main.status.describe_index_wait(has_answer=True)
+                self._main.status.describe_search_wait_reason(has_answer=True)
             )
             self._preview_absence_of_hits_soon()
         self._answered_query = self.query
@@ -697,7 +699,7 @@ class SearchController:
         if self._main.is_hit_of_other_workspace(hit):
             document_controller.preview_hit_of_other_workspace(hit)
         elif (target := make_hit_target(hit)) == document_controller.shown:
-            document_controller.keep_shown_document()
+            document_controller.cancel_document_loading()
         else:
             document_controller.open_target_in_reader(target, preview=True)
 

@@ -28,7 +28,7 @@ from kbtui.workspace.workspace import Workspace, check_export_path, write_export
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.conversations.agent_commands import CommandPurpose, OfferedAgentCommand
+    from kbtui.conversations.agent_resume_commands import CommandPurpose, OfferedAgentCommand
     from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
@@ -202,7 +202,7 @@ class SelectedItemActions:
             "reading bookmarks …", find_bookmark, ask_for_bookmark_note, holds_keys=True
         )
 
-    def keep_conversation(self) -> None:
+    def keep_copy_of_conversation(self) -> None:
         """Keep the conversation of the current item and the conversations of its subagents.
 
         They are copied into the archive of kept sessions.
@@ -218,11 +218,11 @@ class SelectedItemActions:
 
         def keep_conversation_and_subagents() -> int:
             from kbtui.conversations.conversation_repository import find_conversation
-            from kbtui.conversations.session_archive import keep_conversation
+            from kbtui.conversations.session_archive import keep_copy_of_conversation
 
             info = find_conversation(workspace, conversation_id, counts=False)
             infos = list_sessions_to_keep(workspace, info)
-            outcomes = [keep_conversation(workspace, one, verified=True) for one in infos]
+            outcomes = [keep_copy_of_conversation(workspace, one, verified=True) for one in infos]
             return sum(outcome in ("kept", "replaced") for outcome in outcomes)
 
         def show_number_of_kept_sessions(count: int) -> None:
@@ -253,14 +253,14 @@ class SelectedItemActions:
                 (one for one in marks if one.ref == reference and not one.mark.passage), None
             )
 
-        def show_changed_marks(message: str) -> None:
+        def report_and_reload_changed_marks(message: str) -> None:
             main.status.flash_message(message)
             main.document_controller.reload_shown_document()
 
         def ask_for_new_or_changed_mark(known: PlacedMark | None) -> None:
             from kbtui.tui.bookmarks_and_marks_screens import ask_for_mark
 
-            ask_for_mark(main.screen, library, reference, known, show_changed_marks)
+            ask_for_mark(main.screen, library, reference, known, report_and_reload_changed_marks)
 
         self.run_with_activity_shown(
             "reading marks …", find_mark, ask_for_new_or_changed_mark, holds_keys=True
@@ -366,9 +366,9 @@ class SelectedItemActions:
         main = self._main
         ref = parse_ref(reference)
         if ref.kind == "conversation" and ref.turn is not None:
-            from kbtui.tui.main.touched_file_actions import TouchedFileActions
+            from kbtui.tui.main.current_file_actions import CurrentFileActions
 
-            TouchedFileActions(main, self.run_with_activity_shown).edit_file_used_by_call(ref)
+            CurrentFileActions(main, self.run_with_activity_shown).edit_file_used_by_call(ref)
             return
         if ref.kind == "conversation":
             main.warn("Go to a tool call or a change first, to edit its file.")
@@ -394,9 +394,9 @@ class SelectedItemActions:
         reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
-        from kbtui.tui.main.touched_file_actions import TouchedFileActions
+        from kbtui.tui.main.current_file_actions import CurrentFileActions
 
-        actions = TouchedFileActions(self._main, self.run_with_activity_shown)
+        actions = CurrentFileActions(self._main, self.run_with_activity_shown)
         actions.list_turns_of_file(parse_ref(reference))
 
     def offer_agent_commands(self) -> None:
@@ -435,7 +435,7 @@ class SelectedItemActions:
         """Ask whether to run a command, and run it in the terminal. The TUI returns when the agent exits."""
         from shlex import join
 
-        from kbtui.conversations.agent_commands import run_agent_command
+        from kbtui.conversations.agent_resume_commands import run_agent_command
         from kbtui.tui.browser_and_clipboard import run_in_terminal
         from kbtui.tui.framework.dialogs import ConfirmDialog
 
@@ -509,7 +509,7 @@ class SelectedItemActions:
         )
         main.open_dialog(dialog, export_after_confirmation)
 
-    def update_tools(self, on_written: Callable[[], None]) -> None:
+    def update_jp_tools(self, on_written: Callable[[], None]) -> None:
         """Show how the installed tools for JP would change, and update the tools if the user agrees."""
         from kbtui.tui.doctor_screen import offer_tool_update
 
@@ -706,7 +706,7 @@ _KEYS: dict[CommandPurpose, str] = {"resume": "c", "fork": "f", "attach": "a"}
 
 
 def _find_agent_commands(workspace: Workspace, ref: Ref) -> list[OfferedAgentCommand]:
-    from kbtui.conversations.agent_commands import find_agent_command, list_agent_commands
+    from kbtui.conversations.agent_resume_commands import find_agent_command, list_agent_commands
     from kbtui.conversations.conversation_repository import find_conversation
 
     info = find_conversation(workspace, ref.conversation or "")

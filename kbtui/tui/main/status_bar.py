@@ -75,7 +75,7 @@ class StatusBar(StyledWidget):
         self._last_ready_event: EngineReadinessEvent | None = None
 
     @property
-    def is_model_off(self) -> bool:
+    def is_embedding_model_off(self) -> bool:
         """Whether the model is switched off in the settings, so that the engine embeds nothing."""
         event = self._last_ready_event
         return bool(event and (event.get("keywords_only") or {}).get("cause") == "model_off")
@@ -84,7 +84,7 @@ class StatusBar(StyledWidget):
     def may_passages_lack_vectors(self) -> bool:
         """Whether the connected engine has a model, and may have passages without a vector."""
         event = self._last_ready_event
-        return event is not None and not self.is_model_off and event.get("left") != 0
+        return event is not None and not self.is_embedding_model_off and event.get("left") != 0
 
     @property
     def is_embedding_paused(self) -> bool:
@@ -92,7 +92,7 @@ class StatusBar(StyledWidget):
         return bool(self._last_ready_event and self._last_ready_event.get("paused"))
 
     @property
-    def embedding_features(self) -> frozenset[str]:
+    def met_embedding_conditions(self) -> frozenset[str]:
         """The conditions for key hints about embedding that are met now.
 
         The set contains "embedding" if many passages are not embedded yet. During a pause, it
@@ -141,7 +141,7 @@ class StatusBar(StyledWidget):
         self._flash, self._is_refusal = [], False
         self.refresh()
 
-    def describe_index_wait(self, has_answer: bool) -> str:
+    def describe_search_wait_reason(self, has_answer: bool) -> str:
         """Return the reason why searches are waiting, or "" if they are not waiting.
 
         `has_answer` says whether a search has returned an answer; if so, an index exists.

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.idle_garbage_collection import freeze_objects_if_entries_grew
+from kbtui.tui.framework.idle_garbage_collection import freeze_gc_if_many_new_entries
 from kbtui.tui.home_and_help_pages import describe_outdated_jp_tools
-from kbtui.tui.topics_and_conversations import TopicsAndConversations, TopicsAndConversationsReader
+from kbtui.tui.topics_and_conversations_snapshot import (
+    TopicsAndConversations,
+    TopicsAndConversationsReader,
+)
 from kbtui.tui.tui_command_table import find_key_label_of_command
 
 if TYPE_CHECKING:
@@ -108,9 +111,9 @@ class WorkspaceChangeListener:
 
     def handle_engine_event(self, event: EngineEvent) -> None:
         """Show an event of the engine in the status line. If files have changed, reload them."""
-        features = self._main.status.embedding_features
+        features = self._main.status.met_embedding_conditions
         self._main.status.show_engine_event(event)
-        if self._main.status.embedding_features != features:
+        if self._main.status.met_embedding_conditions != features:
             self._update_key_hints()
         self._search.show_search_wait_reason()
         answer = self._main.panes.results.answer
@@ -138,7 +141,7 @@ class WorkspaceChangeListener:
     def pause_or_continue_embedding(self) -> None:
         """Have the engine pause the embedding of passages, or continue it if it is paused."""
         status = self._main.status
-        if status.is_model_off:
+        if status.is_embedding_model_off:
             self._main.warn("Nothing is embedded, because the model is switched off.")
             return
         is_paused = not status.is_embedding_paused
@@ -162,24 +165,26 @@ class WorkspaceChangeListener:
         self._main.status.set_activity_text("lists", "reading the topics and conversations …")
         self._details_worker.discard_pending_results()
 
-        def read_snapshot_if_possible() -> TopicsAndConversations | None:
+        def read_library_snapshot_if_possible() -> TopicsAndConversations | None:
             # If the workspace no longer exists, empty lists would look as if it had no topics.
             exists = self._main.library.workspace.root.is_dir()
-            return self._snapshot_reader.read_snapshot() if exists else None
+            return self._snapshot_reader.read_library_snapshot() if exists else None
 
         self._snapshot_worker.submit_call(
-            read_snapshot_if_possible, self._show_received_snapshot, self._report_list_failure
+            read_library_snapshot_if_possible,
+            self._show_received_library_snapshot,
+            self._report_library_read_failure,
         )
 
-    def _show_received_snapshot(self, snapshot: TopicsAndConversations | None) -> None:
+    def _show_received_library_snapshot(self, snapshot: TopicsAndConversations | None) -> None:
         self._main.status.set_activity_text("lists", None)
         if snapshot is None:
             self._set_workspace_found(False)
         else:
-            freeze_objects_if_entries_grew(snapshot.entry_count)
-            self._show_snapshot(snapshot)
+            freeze_gc_if_many_new_entries(snapshot.entry_count)
+            self._show_library_snapshot(snapshot)
 
-    def _show_snapshot(self, snapshot: TopicsAndConversations) -> None:
+    def _show_library_snapshot(self, snapshot: TopicsAndConversations) -> None:
         document_controller = self._main.document_controller
         before = document_controller.contents
         document_controller.set_library_contents(snapshot)
@@ -187,27 +192,30 @@ class WorkspaceChangeListener:
             key = find_key_label_of_command("tools", self._main.screen.configured_keys)
             self._main.status.flash_message(describe_outdated_jp_tools(key), "warning")
         self._update_key_hints()
-        self._main.panes.library.show_contents(snapshot)
+        self._main.panes.library.show_library_contents(snapshot)
         if document_controller.shown and document_controller.shown.key == "home":
             document_controller.reload_shown_document()
         if snapshot.has_unread_details:
-            self._read_snapshot_details(snapshot)
+            self._read_library_snapshot_details(snapshot)
 
-    def _read_snapshot_details(self, snapshot: TopicsAndConversations) -> None:
+    def _read_library_snapshot_details(self, snapshot: TopicsAndConversations) -> None:
         self._details_worker.submit_call(
-            lambda: self._snapshot_reader.read_snapshot_details(snapshot),
-            self._handle_received_details,
-            self._report_list_failure,
+            lambda: self._snapshot_reader.read_library_snapshot_details(snapshot),
+            self._handle_received_snapshot_details,
+            self._report_library_read_failure,
         )
 
-    def _handle_received_details(self, snapshot: TopicsAndConversations) -> None:
-        if snapshot.has_unread_details and not self._main.panes.library.needs_tools_and_models:
+    def _handle_received_snapshot_details(self, snapshot: TopicsAndConversations) -> None:
+        if (
+            snapshot.has_unread_details
+            and not self._main.panes.library.needs_conversation_summaries
+        ):
             self._main.document_controller.contents = snapshot
-            self._read_snapshot_details(snapshot)
+            self._read_library_snapshot_details(snapshot)
         else:
-            self._show_snapshot(snapshot)
+            self._show_library_snapshot(snapshot)
 
-    def _report_list_failure(self, error: Exception) -> None:
+    def _report_library_read_failure(self, error: Exception) -> None:
         self._main.status.set_activity_text("lists", None)
         self._main.status.flash_message(
             f"cannot read the topics and conversations: {error}", "error"

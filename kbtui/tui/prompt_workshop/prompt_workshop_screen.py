@@ -17,12 +17,12 @@ from textual.widgets import Input
 
 from kbtui.errors import KbtuiError
 from kbtui.knowledge import toml_config_editor
-from kbtui.knowledge.knowledge_data_types import PreloadOrDisableMark
+from kbtui.knowledge.knowledge_data_types import PreloadOrDisableChange
 from kbtui.knowledge.learn_tool_answers import escape_quotes
 from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.idle_garbage_collection import freeze_objects_if_entries_grew
+from kbtui.tui.framework.idle_garbage_collection import freeze_gc_if_many_new_entries
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import (
     LabeledInput,
@@ -30,8 +30,8 @@ from kbtui.tui.framework.styled_widget import (
     make_label_without_markup,
 )
 from kbtui.tui.library_pane import ENTRY_MARKS, list_parent_row_keys
-from kbtui.tui.prompt_workshop.subject_pattern_bar import (
-    SubjectPatternBar,
+from kbtui.tui.prompt_workshop.subject_pattern_input_bar import (
+    SubjectPatternInputBar,
     SubjectPatternMatches,
     find_subject_pattern_matches,
 )
@@ -45,12 +45,12 @@ from kbtui.tui.prompt_workshop.subject_tree import (
     make_pattern_match_rows,
     make_subject_tree_rows,
 )
-from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
+from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import (
     FolderSizeSums,
-    PendingPreloadMarks,
+    PendingPreloadOrDisableChanges,
     PromptTextSize,
     SubjectPromptSizes,
-    SystemPromptWithChanges,
+    SystemPromptWithUnsavedChanges,
     apply_preload_marks,
     format_prompt_size_change,
     load_prompt_with_changes,
@@ -65,7 +65,10 @@ from kbtui.tui.reader.reader_blocks import (
     make_source_text_blocks,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
-from kbtui.tui.reader.subject_document import NO_KNOWLEDGE_SECTION, build_assistant_text_document
+from kbtui.tui.reader.subject_document_builder import (
+    NO_KNOWLEDGE_SECTION,
+    build_assistant_text_document,
+)
 from kbtui.tui.secondary_screen import ListDetailScreen
 from kbtui.workspace.paths import TOPICS_FILE
 
@@ -101,7 +104,7 @@ class PromptWorkshopPreview:
 
 
 def make_workshop_preview(
-    prompt_with_changes: SystemPromptWithChanges,
+    prompt_with_changes: SystemPromptWithUnsavedChanges,
     node: SubjectTreeNode,
     view: str,
     result: SubjectPatternMatches | None,
@@ -119,7 +122,7 @@ def make_workshop_preview(
 
 
 def _make_tree_node_preview(
-    prompt_with_changes: SystemPromptWithChanges,
+    prompt_with_changes: SystemPromptWithUnsavedChanges,
     node: SubjectTreeNode,
     view: str,
     result: SubjectPatternMatches | None,
@@ -127,7 +130,7 @@ def _make_tree_node_preview(
     knowledge = prompt_with_changes.knowledge
     if result is not None and result.preloads:
         tried = knowledge.copy_with_preload_options(result.preloads)
-        return _make_prompt_preview(result.shell_arguments, tried.format_prompt_section())
+        return _make_prompt_preview(result.shell_arguments, tried.format_knowledge_section())
     if result is not None and result.topic and view == "learn":
         return _make_learn_output_preview(knowledge, result.topic, result.patterns)
     if node.kind == "problem":
@@ -189,7 +192,7 @@ def _find_prompt_line_of_node(
 
 
 def _make_jp_prompt_section_preview(
-    prompt_with_changes: SystemPromptWithChanges, number: int
+    prompt_with_changes: SystemPromptWithUnsavedChanges, number: int
 ) -> PromptWorkshopPreview:
     if number >= len(prompt_with_changes.jp_sections):
         return _make_message_preview("fragment", "This prompt section no longer exists.")
@@ -266,13 +269,13 @@ class PromptWorkshopScreen(ListDetailScreen):
     def __init__(
         self, library: Library, reference: str | None, written: list[TomlFileChange]
     ) -> None:
-        self.marks = PendingPreloadMarks()
+        self.marks = PendingPreloadOrDisableChanges()
         self.costs = SubjectPromptSizes()
         self.options = SubjectTreeOptions()
         self.list: SubjectTreeList
         super().__init__(library, SubjectTreeList(self.costs, self.marks, self.options))
-        self.prompt_with_changes: SystemPromptWithChanges | None = None
-        self.pattern_bar = SubjectPatternBar()
+        self.prompt_with_changes: SystemPromptWithUnsavedChanges | None = None
+        self.pattern_bar = SubjectPatternInputBar()
         self.pattern_result = SubjectPatternMatches("")
         self.filter = LabeledInput("choose", "filter")
         self.view = "learn"
@@ -348,20 +351,20 @@ class PromptWorkshopScreen(ListDetailScreen):
         if is_affected and self._shown_change is None and not self._is_writing:
             self._reload_knowledge_files()
 
-    def _reload_knowledge_files(self, written: tuple[PreloadOrDisableMark, ...] = ()) -> None:
+    def _reload_knowledge_files(self, written: tuple[PreloadOrDisableChange, ...] = ()) -> None:
         """Read the files again, and remove the marks `written`, which `kb.toml` now contains."""
-        marks = tuple(mark for mark in self.marks.unwritten_marks if mark not in written)
+        marks = tuple(mark for mark in self.marks.unwritten_preload_marks if mark not in written)
 
-        def show_reloaded_prompt(prompt_with_changes: SystemPromptWithChanges) -> None:
+        def show_reloaded_prompt(prompt_with_changes: SystemPromptWithUnsavedChanges) -> None:
             for mark in written:
-                self.marks.remove_mark(mark)
+                self.marks.remove_preload_mark(mark)
             if self._initial_reference is not None:
                 self._select_initial_entry(prompt_with_changes, self._initial_reference)
                 self._initial_reference = None
             self._show_prompt_with_changes(prompt_with_changes)
             knowledge = prompt_with_changes.written
             slugs = (knowledge.get_topic_slugs(topic).scan.slugs for topic in knowledge.topics)
-            freeze_objects_if_entries_grew(sum(map(len, slugs)))
+            freeze_gc_if_many_new_entries(sum(map(len, slugs)))
             self._measure_subjects_with_progress(prompt_with_changes)
 
         self.run_in_thread(
@@ -371,11 +374,11 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _apply_marks_to_prompt(self) -> None:
         """Apply the current marks to the prompt that was read from the files, and show the result."""
-        prompt_with_changes, marks = self.prompt_with_changes, self.marks.unwritten_marks
+        prompt_with_changes, marks = self.prompt_with_changes, self.marks.unwritten_preload_marks
         if prompt_with_changes is None:
             return
 
-        def show_prompt_if_current(marked: SystemPromptWithChanges) -> None:
+        def show_prompt_if_current(marked: SystemPromptWithUnsavedChanges) -> None:
             if (
                 self.prompt_with_changes is not None
                 and marked.written is self.prompt_with_changes.written
@@ -388,22 +391,24 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._mark_worker,
         )
 
-    def _show_prompt_with_changes(self, prompt_with_changes: SystemPromptWithChanges) -> None:
+    def _show_prompt_with_changes(
+        self, prompt_with_changes: SystemPromptWithUnsavedChanges
+    ) -> None:
         self.prompt_with_changes = prompt_with_changes
         self.list.set_prompt_with_changes(prompt_with_changes)
         for mark, _ in prompt_with_changes.refusals:
-            self.marks.remove_mark(mark)
+            self.marks.remove_preload_mark(mark)
         self._show_prompt_totals()
         self._show_selected_row_details()
         # The marks may have changed while the thread ran.
-        if self.marks.unwritten_marks != prompt_with_changes.marks:
+        if self.marks.unwritten_preload_marks != prompt_with_changes.marks:
             self._apply_marks_to_prompt()
         self._rebuild_tree_rows()
         for _, error in prompt_with_changes.refusals:
             self.show_error(error)
 
     def _select_initial_entry(
-        self, prompt_with_changes: SystemPromptWithChanges, reference: str
+        self, prompt_with_changes: SystemPromptWithUnsavedChanges, reference: str
     ) -> None:
         """Select the entry `reference`, and unfold the topic and folders that contain it."""
         knowledge, options = prompt_with_changes.written, self.options
@@ -422,7 +427,9 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._key_to_select = f"{topic}/{slug}"
             options.opened.update(list_parent_row_keys(topic, slug))
 
-    def _measure_subjects_with_progress(self, prompt_with_changes: SystemPromptWithChanges) -> None:
+    def _measure_subjects_with_progress(
+        self, prompt_with_changes: SystemPromptWithUnsavedChanges
+    ) -> None:
         """Measure the size of every subject in a background thread, and show the progress."""
 
         def measure_in_thread() -> None:
@@ -636,7 +643,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def action_mark_subject(self, state: Literal["learned", "disabled"]) -> None:
         node = self.list.selected_tree_node
         if node.kind == "subject":
-            self._toggle_preload_mark(PreloadOrDisableMark(node.topic, node.name, state))
+            self._toggle_preload_mark(PreloadOrDisableChange(node.topic, node.name, state))
             return
         switch = self.get_key_label("switch")
         reasons = {
@@ -652,22 +659,25 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.show_unavailable_key_message("select a topic to switch on or off")
         elif self.prompt_with_changes is not None:
             is_on = (
-                self.marks.find_marked_state(self.prompt_with_changes.written, topic, None) == "on"
+                self.marks.find_state_with_pending_mark(
+                    self.prompt_with_changes.written, topic, None
+                )
+                == "on"
             )
-            self._toggle_preload_mark(PreloadOrDisableMark(topic, None, "off" if is_on else "on"))
+            self._toggle_preload_mark(PreloadOrDisableChange(topic, None, "off" if is_on else "on"))
 
-    def _toggle_preload_mark(self, mark: PreloadOrDisableMark) -> None:
+    def _toggle_preload_mark(self, mark: PreloadOrDisableChange) -> None:
         written = self.prompt_with_changes.written if self.prompt_with_changes else None
         if written is not None and mark.topic in written.topics and not self._is_writing:
             self.marks.toggle_preload_mark(mark, written)
-            self._show_changed_marks()
+            self._show_changed_preload_marks()
 
     def action_discard_marks(self) -> None:
         if self.marks:
             self.marks.clear()
-            self._show_changed_marks()
+            self._show_changed_preload_marks()
 
-    def _show_changed_marks(self) -> None:
+    def _show_changed_preload_marks(self) -> None:
         self._withdraw_proposed_change()
         self.show_message()
         self._show_prompt_totals()
@@ -678,7 +688,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def action_review_or_write_marks(self) -> None:
         """Show how the marks would change `kb.toml`. If this change is already shown, write it."""
-        change, marks = self._shown_change, self.marks.unwritten_marks
+        change, marks = self._shown_change, self.marks.unwritten_preload_marks
         if change is not None:
             self._shown_change = None
 

@@ -9,11 +9,11 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.library_pane import ENTRY_MARKS, iterate_unfolded_paths, make_folder_row_key
-from kbtui.tui.prompt_workshop.system_prompt_with_changes import (
-    PendingPreloadMarks,
+from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import (
+    PendingPreloadOrDisableChanges,
     PromptTextSize,
     SubjectPromptSizes,
-    SystemPromptWithChanges,
+    SystemPromptWithUnsavedChanges,
     find_slug_prefix_range,
     format_prompt_size_change,
     measure_prompt_size,
@@ -23,7 +23,7 @@ from kbtui.tui.secondary_screen import contains_all_words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kbtui.knowledge.topic_scan import TopicScan
+    from kbtui.knowledge.topic_directory_scan import TopicDirectoryScan
     from kbtui.tui.framework.styled_text import Spans
 
 
@@ -79,7 +79,7 @@ class SubjectTreeOptions:
 
 
 def make_subject_tree_rows(
-    prompt: SystemPromptWithChanges, options: SubjectTreeOptions
+    prompt: SystemPromptWithUnsavedChanges, options: SubjectTreeOptions
 ) -> list[ListRow]:
     """Return all rows of the tree. The text of a row is made only when the row is drawn."""
     written = prompt.written
@@ -108,7 +108,9 @@ def make_pattern_match_rows(matches: Iterable[tuple[str, str]]) -> list[ListRow]
     return [_make_tree_row(WHOLE_PROMPT_KEY, WHOLE_PROMPT_NODE), *rows]
 
 
-def _make_topic_rows(topic: str, scan: TopicScan, options: SubjectTreeOptions) -> Iterator[ListRow]:
+def _make_topic_rows(
+    topic: str, scan: TopicDirectoryScan, options: SubjectTreeOptions
+) -> Iterator[ListRow]:
     slugs = scan.slugs
     if not options.hidden:
         slugs = [slug for slug in slugs if slug not in scan.hidden]
@@ -149,11 +151,14 @@ class SubjectTreeList(RowList):
     """
 
     def __init__(
-        self, costs: SubjectPromptSizes, marks: PendingPreloadMarks, options: SubjectTreeOptions
+        self,
+        costs: SubjectPromptSizes,
+        marks: PendingPreloadOrDisableChanges,
+        options: SubjectTreeOptions,
     ) -> None:
         super().__init__("entries")
         self.empty_text = [("Reading the workspace …", "dim")]
-        self.prompt_with_changes: SystemPromptWithChanges | None = None
+        self.prompt_with_changes: SystemPromptWithUnsavedChanges | None = None
         self._costs, self._marks, self._options = costs, marks, options
         self._learned: dict[str, list[str]] = {}
 
@@ -163,7 +168,7 @@ class SubjectTreeList(RowList):
         row = self.selected_row
         return row.data if row is not None else WHOLE_PROMPT_NODE
 
-    def set_prompt_with_changes(self, prompt_with_changes: SystemPromptWithChanges) -> None:
+    def set_prompt_with_changes(self, prompt_with_changes: SystemPromptWithUnsavedChanges) -> None:
         """Draw the rows again, with the pre-loaded subjects and sizes of this prompt."""
         self.prompt_with_changes = prompt_with_changes
         knowledge = prompt_with_changes.knowledge
@@ -201,11 +206,11 @@ class SubjectTreeList(RowList):
         return self._format_topic_or_folder_row(prompt, node)
 
     def _format_subject_row(
-        self, prompt: SystemPromptWithChanges, node: SubjectTreeNode
+        self, prompt: SystemPromptWithUnsavedChanges, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
         topic, slug = node.topic, node.name
         scan = prompt.written.get_topic_slugs(topic).scan
-        state = self._marks.find_marked_state(prompt.written, topic, slug)
+        state = self._marks.find_state_with_pending_mark(prompt.written, topic, slug)
         marked_as = {"learned": "pre-loaded", "disabled": "disabled"}.get(state)
         if marked_as is None and slug in scan.hidden:
             marked_as = "hidden"
@@ -228,7 +233,7 @@ class SubjectTreeList(RowList):
         return left, self._format_size_column(cost) if cost else [("…", "dim")]
 
     def _format_topic_or_folder_row(
-        self, prompt: SystemPromptWithChanges, node: SubjectTreeNode
+        self, prompt: SystemPromptWithUnsavedChanges, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
         """Return the name of a topic or folder (left), and its numbers of subjects and its size (right)."""
         topic, prefix = node.topic, node.name
@@ -238,7 +243,7 @@ class SubjectTreeList(RowList):
         if node.kind == "folder":
             left.append((f"{sanitize_to_one_line(prefix[:-1].rsplit('/', 1)[-1])}/", ""))
         else:
-            is_on = self._marks.find_marked_state(prompt.written, topic, None) == "on"
+            is_on = self._marks.find_state_with_pending_mark(prompt.written, topic, None) == "on"
             name = sanitize_to_one_line(prompt.written.topics[topic].name)
             left.append((name, "" if is_on else "dim struck"))
             is_marked = (topic, None) in self._marks
@@ -258,7 +263,7 @@ class SubjectTreeList(RowList):
 
 
 def format_prompt_totals(
-    prompt: SystemPromptWithChanges | None, marks: int
+    prompt: SystemPromptWithUnsavedChanges | None, marks: int
 ) -> list[tuple[Spans, Spans]]:
     """Return forms of the line of totals, the longest first.
 
@@ -279,7 +284,7 @@ def format_prompt_totals(
     return forms
 
 
-def describe_tree_node(prompt: SystemPromptWithChanges, node: SubjectTreeNode) -> str:
+def describe_tree_node(prompt: SystemPromptWithUnsavedChanges, node: SubjectTreeNode) -> str:
     """Return the text below the list: the counts, sizes or path of the selected row."""
     if node.kind == "whole":
         topics = [topic for topic in prompt.knowledge.topics.values() if topic.enable]

@@ -253,7 +253,7 @@ class DocumentViewport:
         letters = _count_letters_before_lines(self.get_block_lines(block)[:line])[-1]
         return ReadingPosition(self.document.blocks[block].key, block, line, letters)
 
-    def make_view_position(self) -> ReadingPosition:
+    def make_reading_position_with_folds(self) -> ReadingPosition:
         """Return the reading position of the cursor, with the first visible line and the folds.
 
         If the user has not moved since the last resize, the cursor and the first visible line are
@@ -308,7 +308,9 @@ class DocumentViewport:
         following = self.should_follow_new_text and not is_same_file
         top, cursor = self.make_reading_position(self.top), self.make_reading_position()
         if has_lost_turns(self.document, document):
-            top, cursor = (self._follow_to_shrunk_document(at, document) for at in (top, cursor))
+            top, cursor = (
+                self._find_position_after_removed_turns(at, document) for at in (top, cursor)
+            )
         self.document = document
         self._resize_reading_positions = None
         self._toggled_folds &= document.fold_kinds.keys()
@@ -320,7 +322,7 @@ class DocumentViewport:
             self.cursor = self.locate_reading_position(cursor)
             self.update_visible_lines()
 
-    def _follow_to_shrunk_document(
+    def _find_position_after_removed_turns(
         self, position: ReadingPosition, document: ReaderDocument
     ) -> ReadingPosition:
         """Return the position in a conversation from which turns were removed."""
@@ -406,19 +408,19 @@ class DocumentViewport:
 
         If the cursor stops only at some lines, move it to the nearest visible one.
         """
-        self._update_rows()
-        if self.document.has_stops and not self._is_stop(self.cursor):
+        self._update_visible_rows()
+        if self.document.has_cursor_stops and not self._is_cursor_stop(self.cursor):
             line = self.count_lines_before_position(self.cursor)
-            stops = [at for at, _ in self.rows if self._is_stop(at)]
+            stops = [at for at, _ in self.rows if self._is_cursor_stop(at)]
             count = self.count_lines_before_position
             self.cursor = min(stops, key=lambda at: abs(count(at) - line), default=self.cursor)
 
-    def _is_stop(self, position: DocumentLinePosition) -> bool:
+    def _is_cursor_stop(self, position: DocumentLinePosition) -> bool:
         """Return whether a position is the first line of a block that can be opened."""
         block = self.document.blocks[position.block]
         return block.can_be_opened and position.line == block.above
 
-    def _update_rows(self) -> None:
+    def _update_visible_rows(self) -> None:
         self.rows = []
         if not self.width or self.height <= 0 or not self.document.blocks:
             return
@@ -448,7 +450,7 @@ class DocumentViewport:
         If the cursor stops only at some lines, move it to the next of these lines. Scroll without
         moving it if there is none in view or on the next lines, so that all lines can be read.
         """
-        if self.document.has_stops:
+        if self.document.has_cursor_stops:
             self._move_cursor_to_next_stop(lines)
             return
         self.cursor = self.find_position_lines_below(self.cursor, lines)
@@ -464,7 +466,7 @@ class DocumentViewport:
             if following == at or (following > last if below else following < last):
                 break
             at = following
-            if self._is_stop(at):
+            if self._is_cursor_stop(at):
                 self.cursor = at
                 # The headings above the first stop and the lines below the last one are shown, too.
                 self.keep_cursor_visible(self.height // 4)
@@ -597,7 +599,7 @@ class DocumentViewport:
             self._toggled_folds = {key for key in self._toggled_folds if kinds.get(key) != kind}
             self._open_fold_kinds ^= {kind}
 
-    def switch_to_next_open_tool_folds(self) -> str:
+    def cycle_open_tool_folds(self) -> str:
         """Switch the folds of tool calls to their next state, and return the name of this state.
 
         In the state "diffs", only tool calls with a diff are open. The other states are "all" and

@@ -342,7 +342,7 @@ MARK_ROLES: dict[MarkState, str] = {
 """The style role of a mark's line, by the state of the mark."""
 
 
-def make_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
+def make_turn_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
     """Return the line of a mark: its sign and its text. If `is_cut` is true, a long text is cut."""
     # The first paint does not wait for this import.
     from kbtui.conversations.turn_marks import MARK_SIGNS, MAX_LISTED_CHARACTERS
@@ -352,7 +352,7 @@ def make_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
     return [(f"{MARK_SIGNS[placed.mark.state]} ", role), (label, role)]
 
 
-def make_mark_blocks(
+def make_turn_mark_blocks(
     marks: Iterable[PlacedMark], indent: str = "", key: str = ""
 ) -> Iterator[ParagraphBlock]:
     """Yield a block for each mark. The block of a "superseded" mark links to the replacement.
@@ -361,6 +361,6 @@ def make_mark_blocks(
     a list, so long marks are cut.
     """
     for placed in marks:
-        mark, spans = placed.mark, make_mark_spans(placed, is_cut=bool(indent))
+        mark, spans = placed.mark, make_turn_mark_spans(placed, is_cut=bool(indent))
         lead = [(indent, "")] if indent else []
         yield ParagraphBlock(f"{key}mark:{mark.id}", spans, lead=lead, link=mark.superseded_by)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kbtui.citations import Citation
-    from kbtui.conversations.conversation_data_types import ConversationUsage, Turn
+    from kbtui.conversations.conversation_data_types import TokenUsage, Turn
     from kbtui.conversations.turn_marks import ConversationMarks
     from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.reader_blocks import ReaderBlock
@@ -120,7 +120,7 @@ class ReaderDocument:
         ]
 
     @property
-    def has_stops(self) -> bool:
+    def has_cursor_stops(self) -> bool:
         """Whether the cursor stops only at lines that can be opened."""
         return self.stops_at_links and self._has_links
 
@@ -137,7 +137,7 @@ class ReaderDocument:
         return len(self.blocks) > MANY_BLOCKS
 
     @property
-    def available_features(self) -> frozenset[str]:
+    def met_command_conditions(self) -> frozenset[str]:
         """The features of the document, which some commands need.
 
         The possible features are "turns", "changes", "calls", "folds", "links" and "views".
@@ -226,7 +226,7 @@ def find_block_after_removal(before: ReaderDocument, after: ReaderDocument, bloc
     turn = before.blocks[block].turn
     if turn is None:
         return min(block, len(after.blocks) - 1)
-    numbers = _map_turns_that_are_left(before.record.turns, after.record.turns)
+    numbers = _map_old_to_new_turn_numbers(before.record.turns, after.record.turns)
     following = (numbers[n] for n in range(turn, before.turns_total + 1) if n in numbers)
     number = next(following, None)
     start = after.find_block_index(f"turn:{number}") if number else None
@@ -240,7 +240,7 @@ def find_block_after_removal(before: ReaderDocument, after: ReaderDocument, bloc
     return min(end, in_turn[-1] if in_turn else start)
 
 
-def _map_turns_that_are_left(before: Sequence[Turn], after: Sequence[Turn]) -> dict[int, int]:
+def _map_old_to_new_turn_numbers(before: Sequence[Turn], after: Sequence[Turn]) -> dict[int, int]:
     """Return the new number of each turn that is still there, by its old number.
 
     A turn is recognized by its start and its first text.
@@ -541,7 +541,7 @@ def find_outline_entry_at(
 
 def _make_turn_entry(turn: Turn) -> OutlineEntry:
     from kbtui.conversations.conversation_data_types import sum_token_usage
-    from kbtui.tui.reader.markdown_layout import strip_markdown_marks
+    from kbtui.tui.reader.markdown_layout import strip_markdown_markup
 
     calls = [event for event in turn.events if event.kind == "tool_call_request"]
     failed = sum(bool(call.result and call.result.is_error) for call in calls)
@@ -557,13 +557,13 @@ def _make_turn_entry(turn: Turn) -> OutlineEntry:
     facts = OutlineTurnFacts(
         turn.number, turn.started_at, seconds, len(calls), failed, tools, tokens, turn.is_rewound
     )
-    words = strip_markdown_marks(request[:MAX_WORDS_CHARACTERS], [])[0]
+    words = strip_markdown_markup(request[:MAX_WORDS_CHARACTERS], [])[0]
     parts = [request[:MAX_SEARCHED_CHARACTERS], *tools, *(["failed"] if failed else [])]
     key, words, searched = f"turn:{turn.number}", sanitize_to_one_line(words), " ".join(parts)
     return OutlineEntry(key, words, turn=facts, searched=searched.casefold())
 
 
-def _count_tokens(usage: ConversationUsage) -> int | None:
+def _count_tokens(usage: TokenUsage) -> int | None:
     """Return how many tokens the agent counted in total.
 
     If the agent has no total, return the sum of its other counts.

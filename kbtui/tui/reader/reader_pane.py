@@ -233,7 +233,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
         `forms` are forms of the line, the longest first. Without any, the line is hidden.
         """
         if forms:
-            self._cited_line.set_line_forms([(form, []) for form in forms])
+            self._cited_line.set_line_variants([(form, []) for form in forms])
         if self._cited_line.has_class("known") != bool(forms):
             self._cited_line.set_class(bool(forms), "known")
 
@@ -331,7 +331,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
         if reference and document.ref and document.short_ref:
             reference = reference.replace(document.ref, document.short_ref, 1)
         header = self.query_one("#where", ReaderHeader)
-        header.set_line_forms([(left, right) for right in self._make_right_header_variants()])
+        header.set_line_variants([(left, right) for right in self._make_right_header_variants()])
         self.set_border_subtitle(make_label_without_markup(reference) if reference else "")
 
     def _make_next_change_hint(self, space: str = "") -> Spans:
@@ -375,13 +375,13 @@ class ReaderPane(BorderDrawingPane, Vertical):
     def _summarize_turn_request(self, turn: int) -> str:
         document = self.viewport.document
         if turn not in self._request_texts:
-            from kbtui.tui.reader.markdown_layout import strip_markdown_marks
+            from kbtui.tui.reader.markdown_layout import strip_markdown_markup
 
             conversation = document.record
             found = conversation.find_turn(turn) if conversation else None
             events = found.events if found else []
             text = next((event.text for event in events if event.kind == "chat_request"), "")
-            words, _ = strip_markdown_marks(text[:300], [])
+            words, _ = strip_markdown_markup(text[:300], [])
             self._request_texts[turn] = sanitize_to_one_line(words)
         return self._request_texts[turn]
 
@@ -423,7 +423,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
         if not {"tool", "diff"} & set(document.fold_kinds.values()) and not document.is_partial:
             self._post_status_message("No tool calls here.", "dim")
             return
-        shown = self.viewport.switch_to_next_open_tool_folds()
+        shown = self.viewport.cycle_open_tool_folds()
         self.document_view.redraw_after_viewport_change()
         if shown == "diffs":
             said = (
@@ -491,10 +491,10 @@ class ReaderPane(BorderDrawingPane, Vertical):
         elif document.lines_total and call is None:
             self._go_to_subject_line(number)
         else:
-            self._post_status_message(self._explain_why_no_numbers())
+            self._post_status_message(self._explain_missing_line_numbers())
         return True
 
-    def _explain_why_no_numbers(self) -> str:
+    def _explain_missing_line_numbers(self) -> str:
         """Return the reason why the user cannot go to a turn or line of this page by its number."""
         document = self.viewport.document
         if not document.block_indices_by_kind.get("change"):

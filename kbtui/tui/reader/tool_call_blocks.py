@@ -162,7 +162,7 @@ _ATTRIBUTE_ROLES = {1: "strong", 2: "dim", 3: "emph", 4: "changed-word", 9: "str
 _ATTRIBUTE_ENDS = {22: (1, 2), 23: (3,), 24: (4,), 29: (9,)}
 
 
-def split_terminal_colours(text: str) -> tuple[str, list[TerminalStyleRange]]:
+def extract_terminal_colours(text: str) -> tuple[str, list[TerminalStyleRange]]:
     """Remove the escape sequences from a text.
 
     Return the rest of the text, and the ranges that the sequences colour.
@@ -198,13 +198,13 @@ def split_terminal_colours(text: str) -> tuple[str, list[TerminalStyleRange]]:
             elif code == 39:
                 colour = ""
             elif code in (38, 48):
-                role = _take_indexed_colour(codes)
+                role = _parse_extended_colour_code(codes)
                 colour = role if code == 38 else colour
     add_text_with_colours(len(text))
     return "".join(parts), ranges
 
 
-def _take_indexed_colour(codes: list[int]) -> str:
+def _parse_extended_colour_code(codes: list[int]) -> str:
     """Remove the parameters of a 256-colour or true-colour code from `codes`.
 
     Return the style role whose colour is nearest.
@@ -286,7 +286,7 @@ def make_tool_text_blocks(
     sequences are sanitized like all others.
     """
     if has_colours and "\x1b[" in text:
-        plain, ranges = split_terminal_colours(text)
+        plain, ranges = extract_terminal_colours(text)
 
         def make_coloured_block(name: str, start: int, end: int) -> ReaderBlock:
             return ColouredTextBlock(name, plain, start, end, colours=ranges)
@@ -309,13 +309,13 @@ def make_tool_text_blocks(
             plain, first_line = unnumbered
             blocks += _make_code_blocks(name, plain, 0, len(plain), language, first_line)
             continue
-        start, end = _strip_blank_lines(text, part)
+        start, end = _trim_blank_lines_from_range(text, part)
         panel = part.is_fenced and path is None
         blocks += _make_code_blocks(name, text, start, end, language, 0, panel)
     return blocks
 
 
-def _strip_blank_lines(text: str, part: _ToolTextPart) -> tuple[int, int]:
+def _trim_blank_lines_from_range(text: str, part: _ToolTextPart) -> tuple[int, int]:
     """Return the range of a part without the blank lines at its end.
 
     Outside a fence, blank lines at the start of the part are excluded too.
@@ -425,13 +425,13 @@ def _make_blocks_with_fold(
     if count <= MAX_LINES and end - start <= MAX_CHARACTERS:
         return list(make_section_blocks(key, start, end))
     if count > MAX_LINES:
-        middle = _find_line_start(text, start, HEAD_LINES)
-        tail = _find_line_start(text, middle, count - HEAD_LINES - TAIL_LINES)
+        middle = _find_position_after_lines(text, start, HEAD_LINES)
+        tail = _find_position_after_lines(text, middle, count - HEAD_LINES - TAIL_LINES)
         hidden = format_counted_noun(count - HEAD_LINES - TAIL_LINES, "more line")
     else:
         # The lines are long: there may be only one.
-        middle = _find_word_start(text, start, start + HEAD_CHARACTERS)
-        tail = _find_word_start(text, middle, end - TAIL_CHARACTERS)
+        middle = _find_split_position_near_end(text, start, start + HEAD_CHARACTERS)
+        tail = _find_split_position_near_end(text, middle, end - TAIL_CHARACTERS)
         hidden = format_counted_noun(tail - middle, "more character")
     heading = HiddenLinesBlock(f"{key}:more", [(hidden, "dim")], kind="more")
     inside = list(make_section_blocks(f"{key}:middle", middle, tail))
@@ -442,7 +442,7 @@ def _make_blocks_with_fold(
     ]  # fmt: skip
 
 
-def _find_word_start(text: str, start: int, end: int) -> int:
+def _find_split_position_near_end(text: str, start: int, end: int) -> int:
     """Return the start of the last line that begins in the second half of a range of a text.
 
     If no line begins there, return the start of the last word. If no word begins there either,
@@ -452,7 +452,7 @@ def _find_word_start(text: str, start: int, end: int) -> int:
     return cut or text.rfind(" ", (start + end) // 2, end) + 1 or end
 
 
-def _find_line_start(text: str, start: int, lines: int) -> int:
+def _find_position_after_lines(text: str, start: int, lines: int) -> int:
     """Return the position after the next `lines` line breaks, counted from `start`."""
     position = start
     for _ in range(lines):
@@ -519,7 +519,9 @@ class DiffBlock(ReaderBlock):
             shown = highlight_matches(spans, found)
             for part, line in enumerate(wrap_code_line(shown, room, new, self.code_offset)):
                 if columns:
-                    label = _format_numbers(numbers, self.digits, columns, is_first=part == 0)
+                    label = _format_diff_line_numbers(
+                        numbers, self.digits, columns, is_first=part == 0
+                    )
                     line.spans.insert(0, (label, "dim"))
                 made.append(line)
             old += mark != "+"
@@ -536,7 +538,7 @@ class DiffBlock(ReaderBlock):
         return "\n".join(self.lines)
 
 
-def _format_numbers(
+def _format_diff_line_numbers(
     numbers: tuple[int | None, int | None], digits: int, columns: int, *, is_first: bool
 ) -> str:
     old, new = numbers if is_first else (None, None)
@@ -606,7 +608,7 @@ def make_diff_blocks(key: str, hunks: Sequence[PatchHunk]) -> Iterator[DiffBlock
             number += 1
 
 
-def make_line_count_spans(changes: Iterable[TurnFileAction | FilePatch]) -> Spans:
+def make_changed_line_count_spans(changes: Iterable[TurnFileAction | FilePatch]) -> Spans:
     """Return the numbers of lines that changes added and removed, such as `+3 −1`; [] if both are 0."""
     counts = [(change.added, change.removed) for change in changes]
     added, removed = sum(count for count, _ in counts), sum(count for _, count in counts)

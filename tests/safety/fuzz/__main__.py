@@ -27,7 +27,7 @@ def one(name: str, seconds: int, corpus: Path) -> None:
         import kbtui.references
         import kbtui.search.query_parser
         import kbtui.sources.document_source_definitions
-        import kbtui.tui.reader.subject_document  # noqa: F401
+        import kbtui.tui.reader.subject_document_builder  # noqa: F401
     options = [f"-max_total_time={seconds}", "-timeout=5", f"-rss_limit_mb={MEMORY_MB}"]
     found = f"-artifact_prefix={corpus.parent}/found-{name}-"
     atheris.Setup([sys.argv[0], *options, found, "-max_len=4096", str(corpus)], TARGETS[name])

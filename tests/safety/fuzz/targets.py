@@ -57,14 +57,14 @@ def _read_conversation() -> None:
     )
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
     from kbtui.index.catalog_database import CatalogDatabase
-    from kbtui.index.entry_extraction import read_conversation_entry_parts
+    from kbtui.index.entry_extraction import read_unindexed_conversation_parts
 
     info = find_conversation(workspace(), f"jp-c{ID}")
     conversation = load_conversation(info)
     with contextlib.closing(
         CatalogDatabase(workspace().root / "catalog.sqlite", write=True)
     ) as catalog:
-        list(read_conversation_entry_parts(catalog, info, embed_tool_results=True))
+        list(read_unindexed_conversation_parts(catalog, info, embed_tool_results=True))
     assert conversation.turns is not None
     with contextlib.suppress(KbtuiError):
         format_answer_as_xml("read", answer_conversation_read(workspace(), id=str(ID)).as_json())
@@ -152,7 +152,7 @@ def front_matter(data: bytes) -> None:
     from kbtui.index.chunk_splitter import split_subject_into_chunks
     from kbtui.knowledge.front_matter import split_front_matter
     from kbtui.knowledge.knowledge_data_types import Subject
-    from kbtui.tui.reader.subject_document import build_subject_document
+    from kbtui.tui.reader.subject_document_builder import build_subject_document
 
     text = _text(data)
     subject = Subject("t", "s", "s.md", "s.md")
@@ -168,7 +168,7 @@ def front_matter(data: bytes) -> None:
 
 def markdown(data: bytes) -> None:
     """A text as the reader draws it."""
-    from kbtui.tui.reader.subject_document import build_assistant_text_document
+    from kbtui.tui.reader.subject_document_builder import build_assistant_text_document
 
     for block in build_assistant_text_document("k", "t", _text(data), view="rendered").blocks:
         block.lay_out_whole_block(80)
@@ -185,7 +185,7 @@ def toml(data: bytes) -> None:
         (root / ".jp/kb.toml").write_bytes(data)
         (root / ".jp/kb-sources.toml").write_bytes(data)
         knowledge = load_knowledge(workspace())
-        knowledge.format_prompt_section()
+        knowledge.format_knowledge_section()
         knowledge.make_learn_tool_definition()
         for topic in knowledge.topics:
             knowledge.list_subjects(topic)
@@ -247,9 +247,9 @@ def message(data: bytes) -> None:
     from kbtui.errors import UsageError
     from kbtui.search.search_request_and_answer import parse_search_request
 
-    with contextlib.suppress(engine_protocol.InvalidProtocolFrame):
+    with contextlib.suppress(engine_protocol.InvalidProtocolFrameError):
         engine_protocol.parse_frame_length(data[:4], engine_protocol.REQUEST_BYTES_MAX)
-    with contextlib.suppress(engine_protocol.InvalidProtocolFrame):
+    with contextlib.suppress(engine_protocol.InvalidProtocolFrameError):
         found = engine_protocol.decode_frame_body(data)
         engine_protocol.encode_message_as_frame(found)
         engine_protocol.get_wait_seconds(found)
@@ -301,7 +301,7 @@ def _text(data: bytes) -> str:
 
 @cache
 def _library() -> Library:
-    from kbtui.errors import EngineUnavailable
+    from kbtui.errors import EngineUnavailableError
     from kbtui.index.indexer import WorkspaceIndexWriter
     from kbtui.library import Library
     from kbtui.workspace import Settings
@@ -313,7 +313,7 @@ def _library() -> Library:
     library = Library(workspace(), Settings(model="off", query_log=False))
 
     def none(*_: object, **__: object) -> None:
-        raise EngineUnavailable("none while fuzzing")
+        raise EngineUnavailableError("none while fuzzing")
 
     library.connect_engine = none  # type: ignore[method-assign,assignment]
     return library

@@ -67,9 +67,9 @@ class JpBlobReader:
             # Only hexadecimal digits may become a part of a path.
             raise UnreadableJpBlobError("elsewhere")
         digest, state = found[1].lower(), UnreadableJpBlobError("missing")
-        for path in self._list_possible_paths(digest):
+        for path in self._list_possible_blob_paths(digest):
             try:
-                content = _read_and_decompress(path, min(MAX_BLOB_BYTES, self._bytes_left))
+                content = _read_gzip_file(path, min(MAX_BLOB_BYTES, self._bytes_left))
             except FileNotFoundError:
                 continue
             except (OSError, zlib.error, EOFError):
@@ -83,7 +83,7 @@ class JpBlobReader:
                 state = UnreadableJpBlobError("damaged")
         raise state
 
-    def _list_possible_paths(self, digest: str) -> Iterator[str]:
+    def _list_possible_blob_paths(self, digest: str) -> Iterator[str]:
         """Yield the paths at which a blob's file may be stored.
 
         The file is in two nested directories, which are named after the beginning of the digest.
@@ -98,7 +98,7 @@ class JpBlobReader:
                 yield f"{folder}/{digest}.blob.gz"
 
 
-def _read_and_decompress(path: str, max_bytes: int) -> bytes:
+def _read_gzip_file(path: str, max_bytes: int) -> bytes:
     """Return the decompressed content of a gzip file.
 
     Raises `OSError`, `zlib.error` or `EOFError` if the file cannot be read, and `UnreadableJpBlobError` if

@@ -16,7 +16,7 @@ from kbtui.conversations.conversation_data_types import (
     ConversationToolsAndModels,
     ParsingResumePoint,
 )
-from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.conversation_format import (
     BEGINNING_BYTES,
     MIN_BYTES_FOR_SEGMENTS,
@@ -26,7 +26,7 @@ from kbtui.conversations.formats.jp.jp_content_decoder import JpBlobReader
 from kbtui.conversations.formats.jp.jp_conversation_directories import BASE_CONFIG, EVENTS
 from kbtui.conversations.formats.jp.jp_event_parser import (
     JpEventParser,
-    MergedJpConfig,
+    MergedJpConversationConfig,
     is_known_event_type,
 )
 from kbtui.conversations.formats.jp.jp_json_reader import (
@@ -64,7 +64,7 @@ def load_conversation(info: ConversationInfo) -> Conversation:
 
     The `info` of the result contains the number of events and the time of the last event.
     """
-    config = MergedJpConfig()
+    config = MergedJpConversationConfig()
     problems = _apply_base_config(info, config)
     parser = JpEventParser(config, JpBlobReader(info.blob_directories))
     if info.events_path is None:
@@ -92,7 +92,7 @@ def load_conversation_beginning(info: ConversationInfo) -> Conversation | None:
     """
     if info.events_path is None or info.size <= BEGINNING_BYTES:
         return None
-    config = MergedJpConfig()
+    config = MergedJpConversationConfig()
     parser = JpEventParser(config, JpBlobReader(info.blob_directories))
     _apply_base_config(info, config)
     try:
@@ -136,7 +136,7 @@ def _make_conversation(
     )
 
 
-def _apply_base_config(info: ConversationInfo, config: MergedJpConfig) -> list[str]:
+def _apply_base_config(info: ConversationInfo, config: MergedJpConversationConfig) -> list[str]:
     """Apply the conversation's base configuration to `config`.
 
     Returns the problems of the file that contains the base configuration.
@@ -164,7 +164,7 @@ def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
     if info.events_path is None or info.last_event_at is not None:
         return info
     try:
-        element = _read_last_element(str(info.events_path))
+        element = _read_last_json_array_element(str(info.events_path))
     except WorkspaceError as error:
         return info.copy_with_problem(f"{EVENTS}: {error.message}")
     if element is None:
@@ -189,7 +189,7 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
     return info.copy_with_problem(f"{EVENTS}: {'; '.join(problems)}") if problems else info
 
 
-def _read_last_element(path: str) -> dict[str, Any] | None:
+def _read_last_json_array_element(path: str) -> dict[str, Any] | None:
     """Return the last element of the array in a file.
 
     Returns None if the end of the file does not have the form that JP writes.
@@ -210,14 +210,14 @@ def _read_last_element(path: str) -> dict[str, Any] | None:
 
 def read_conversation_tools_and_models(info: ConversationInfo) -> ConversationToolsAndModels:
     """Return the tools and models used in a conversation. Texts are not decoded. Never raises."""
-    config = MergedJpConfig()
+    config = MergedJpConversationConfig()
     # `load_conversation` reports the problems of the base configuration.
     _apply_base_config(info, config)
     tools: set[str] = set()
     models: set[str] = set()
     turns, has_started = 0, False
     problems: list[str] = []
-    for element in _iterate_object_elements(info, problems):
+    for element in _iterate_json_objects_of_file(info, problems):
         kind = element.get("type")
         if kind == "turn_start":
             # The first `turn_start` starts turn 1, unless an earlier event has started it.
@@ -236,7 +236,7 @@ def read_conversation_tools_and_models(info: ConversationInfo) -> ConversationTo
     return ConversationToolsAndModels(frozenset(tools), frozenset(used), turns, problem)
 
 
-def _iterate_object_elements(
+def _iterate_json_objects_of_file(
     info: ConversationInfo, problems: list[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield the elements of a conversation's file that are JSON objects.
@@ -377,7 +377,7 @@ def _decode_conversation_segment(
         for element in span.elements
     ):
         return None
-    problems = _apply_base_config(info, MergedJpConfig())
+    problems = _apply_base_config(info, MergedJpConversationConfig())
     blobs = JpBlobReader(info.blob_directories)
     parser = JpEventParser(blobs=blobs, turns=before.turns, count=before.elements)
     parser.is_configured = before.configured

@@ -1,7 +1,7 @@
 """Decodes the elements of `events.json` into turns of events.
 
 Elements are decoded one by one, so that a damaged element does not affect the others. Some elements
-are changes to the configuration; `MergedJpConfig` applies them.
+are changes to the configuration; `MergedJpConversationConfig` applies them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kbtui.conversations.conversation_data_types import (
     Turn,
     format_content_blocks,
 )
-from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.jp.jp_content_decoder import (
     JpContentDecoder,
     decode_base64_strings,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.formats.jp.jp_content_decoder import JpBlobReader
 
 
-class MergedJpConfig:
+class MergedJpConversationConfig:
     """The assistant, model and attachments that result from the configurations applied so far."""
 
     def __init__(self) -> None:
@@ -124,14 +124,14 @@ class JpEventParser(ConversationProblemCollector):
 
     def __init__(
         self,
-        config: MergedJpConfig | None = None,
+        config: MergedJpConversationConfig | None = None,
         blobs: JpBlobReader | None = None,
         *,
         turns: int = 0,
         count: int = 0,
     ) -> None:
         super().__init__("element", first_number=0)
-        self.config = config or MergedJpConfig()
+        self.config = config or MergedJpConversationConfig()
         self._decoder = JpContentDecoder(blobs)
         self.turns_before = turns
         self._turns: list[Turn] = []

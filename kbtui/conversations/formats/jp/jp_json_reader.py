@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from kbtui.conversations.formats.kept_session_file import is_kept_file, open_kept_file
+from kbtui.conversations.formats.kept_session_file import (
+    has_kept_session_file_name,
+    open_kept_session_file,
+)
 from kbtui.errors import WorkspaceError
 from kbtui.terminal_text import format_counted_noun
 
@@ -63,9 +66,12 @@ def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple
     * The file cannot be opened, or the `with` block cannot read from it.
     """
     try:
-        if is_kept_file(path):
-            kept = open_kept_file(path)
-            yield kept.fileno(), _check_size(path, os.fstat(kept.fileno()).st_size, max_bytes)
+        if has_kept_session_file_name(path):
+            kept = open_kept_session_file(path)
+            yield (
+                kept.fileno(),
+                _ensure_size_within_limit(path, os.fstat(kept.fileno()).st_size, max_bytes),
+            )
             return
         try:
             file = os.open(path, _FLAGS)
@@ -77,11 +83,15 @@ def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
                 raise WorkspaceError("it is not a regular file", where=path)
-            yield file, _check_size(path, status.st_size, max_bytes)
+            yield file, _ensure_size_within_limit(path, status.st_size, max_bytes)
         finally:
             os.close(file)
     except FileNotFoundError:
-        message = "the kept copy is missing" if is_kept_file(path) else "there is no such file"
+        message = (
+            "the kept copy is missing"
+            if has_kept_session_file_name(path)
+            else "there is no such file"
+        )
         raise WorkspaceError(message, where=path) from None
     except IsADirectoryError:
         raise WorkspaceError("it is not a regular file", where=path) from None
@@ -91,7 +101,7 @@ def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple
         raise WorkspaceError((error.strerror or str(error)).lower(), where=path) from error
 
 
-def _check_size(path: str, size: int, max_bytes: int | None) -> int:
+def _ensure_size_within_limit(path: str, size: int, max_bytes: int | None) -> int:
     """Return `size`. Raises `WorkspaceError` if `size` is greater than `max_bytes`."""
     if max_bytes is not None and size > max_bytes:
         message = f"its size is {size:,} bytes; the limit is {max_bytes:,}"
@@ -137,7 +147,7 @@ def read_file_tail(path: str, length: int) -> bytes:
         return os.pread(file, length, max(0, size - length))
 
 
-def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
+def update_hash_with_file_range(digest: Any, file: int, start: int, end: int) -> None:
     """Update a hash with the bytes of an open file from offset `start` up to offset `end`.
 
     The byte at `end` is not included.
@@ -153,7 +163,7 @@ def hash_file_until_resume_point(file: int, mark: ParsingResumePoint) -> Any:
     Returns None if the hash differs from the one in `mark`. The file has then changed.
     """
     digest = hashlib.sha256()
-    hash_file_range(digest, file, 0, mark.offset)
+    update_hash_with_file_range(digest, file, 0, mark.offset)
     return digest if digest.hexdigest() == mark.digest else None
 
 
@@ -173,7 +183,7 @@ def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        value = _parse_json_leniently(_decode_utf8(data, problems), problems)
+        value = _parse_json_leniently(_decode_utf8_and_report_problems(data, problems), problems)
     value = _unwrap_envelope(value)
     if not isinstance(value, dict):
         raise ValueError("it is not a JSON object")
@@ -280,7 +290,7 @@ def _recover_array_elements(
     data: bytes, problems: list[str], first: int, more: bool
 ) -> Iterator[Any]:
     """Yield the elements of a damaged JSON array. `DAMAGED` replaces each invalid element."""
-    text = _decode_utf8(data, problems)
+    text = _decode_utf8_and_report_problems(data, problems)
     if not text.strip("\0 \t\r\n"):
         problems.append("it is empty" if not text.strip() else "it contains only NUL characters")
         return
@@ -332,7 +342,7 @@ def _recover_array_elements(
         number += 1
 
 
-def _decode_utf8(data: bytes, problems: list[str]) -> str:
+def _decode_utf8_and_report_problems(data: bytes, problems: list[str]) -> str:
     """Decode the bytes of a file.
 
     Invalid UTF-8 is replaced, and a problem with the number of replaced places is reported.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class ConversationEventKind(NamedTuple):
+class ConversationEventKindDefinition(NamedTuple):
     """One kind of event: its names and groups, and how it is shown and searched."""
 
     name: str
@@ -58,21 +58,21 @@ class ConversationEventKind(NamedTuple):
 
 # fmt: off
 _KINDS = (
-    ConversationEventKind("chat_request", "user", "chat", "You", "chat", "chat", colour="green"),
+    ConversationEventKindDefinition("chat_request", "user", "chat", "You", "chat", "chat", colour="green"),
     # Whole files, like the results of tools: not embedded by default.
-    ConversationEventKind("attachment", "attachment", "chat", "Attachment", is_embedded=False, colour="cyan", language=""),
-    ConversationEventKind("message", "assistant", "chat", "Assistant", "chat", "chat", colour="blue"),
-    ConversationEventKind("reasoning", "reasoning", "reasoning", "Reasoning", "chat", colour="dim", is_subdued=True),
-    ConversationEventKind("structured", "structured", "chat", "Structured answer", "chat", colour="blue", language="json"),
-    ConversationEventKind("tool_call_request", "tool-call", "tool_calls", "Call", "tool", "tool", is_embedded=False, language="json"),
-    ConversationEventKind("tool_call_response", "tool-result", "tool_results", "Result", "tool", "tool", is_embedded=False, is_response=True, colour="cyan", language=""),
-    ConversationEventKind("inquiry_request", "inquiry", "tool_calls", "Question"),
+    ConversationEventKindDefinition("attachment", "attachment", "chat", "Attachment", is_embedded=False, colour="cyan", language=""),
+    ConversationEventKindDefinition("message", "assistant", "chat", "Assistant", "chat", "chat", colour="blue"),
+    ConversationEventKindDefinition("reasoning", "reasoning", "reasoning", "Reasoning", "chat", colour="dim", is_subdued=True),
+    ConversationEventKindDefinition("structured", "structured", "chat", "Structured answer", "chat", colour="blue", language="json"),
+    ConversationEventKindDefinition("tool_call_request", "tool-call", "tool_calls", "Call", "tool", "tool", is_embedded=False, language="json"),
+    ConversationEventKindDefinition("tool_call_response", "tool-result", "tool_results", "Result", "tool", "tool", is_embedded=False, is_response=True, colour="cyan", language=""),
+    ConversationEventKindDefinition("inquiry_request", "inquiry", "tool_calls", "Question"),
     # Answers are a word or two, which mean nothing without the question.
-    ConversationEventKind("inquiry_response", "inquiry", "tool_results", "Answer", is_indexed=False, is_response=True),
-    ConversationEventKind("notice", "notice", "chat", "Notice", is_embedded=False, colour="dim"),
+    ConversationEventKindDefinition("inquiry_response", "inquiry", "tool_results", "Answer", is_indexed=False, is_response=True),
+    ConversationEventKindDefinition("notice", "notice", "chat", "Notice", is_embedded=False, colour="dim"),
     # The summary that the model sees instead of everything before it.
-    ConversationEventKind("compaction", "notice", "chat", "Compacted", is_embedded=False, colour="dim"),
-    ConversationEventKind("unknown", "unknown", None, "Unknown event", is_indexed=False, language="json"),
+    ConversationEventKindDefinition("compaction", "notice", "chat", "Compacted", is_embedded=False, colour="dim"),
+    ConversationEventKindDefinition("unknown", "unknown", None, "Unknown event", is_indexed=False, language="json"),
 )
 # fmt: on
 EVENT_KINDS = {kind.name: kind for kind in _KINDS}
@@ -85,7 +85,7 @@ def map_names_to_grep_scopes() -> dict[str, tuple[str, ...]]:
     """
     kinds = EVENT_KINDS.values()
     scopes = ("title", *dict.fromkeys(kind.role for kind in kinds))
-    groups = _collect_group_values((kind.scope_group, kind.role) for kind in kinds)
+    groups = _map_groups_to_values((kind.scope_group, kind.role) for kind in kinds)
     return {"all": scopes, **groups, **{scope: (scope,) for scope in scopes}}
 
 
@@ -96,15 +96,15 @@ def map_names_to_search_roles() -> dict[str, tuple[str, ...]]:
     """
     kinds = [kind for kind in EVENT_KINDS.values() if kind.is_indexed]
     names = [(kind.role, kind.role) for kind in kinds]
-    return _collect_group_values([*names, *((kind.role_group, kind.role) for kind in kinds)])
+    return _map_groups_to_values([*names, *((kind.role_group, kind.role) for kind in kinds)])
 
 
 def map_include_groups_to_event_kinds() -> dict[str, tuple[str, ...]]:
     """Map each group that the tool argument `include` accepts to the group's kinds of events."""
-    return _collect_group_values((kind.include, kind.name) for kind in EVENT_KINDS.values())
+    return _map_groups_to_values((kind.include, kind.name) for kind in EVENT_KINDS.values())
 
 
-def _collect_group_values(pairs: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
+def _map_groups_to_values(pairs: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
     """Map each group to its values, without repetitions, in the order of `pairs`.
 
     Pairs without a group are ignored.

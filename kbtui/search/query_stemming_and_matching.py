@@ -103,7 +103,7 @@ class QueryToken(NamedTuple):
     corrected: tuple[NearSpelling, ...] = ()
 
     @property
-    def index_terms(self) -> list[tuple[str, str]]:
+    def terms_by_field(self) -> list[tuple[str, str]]:
         """The fields that can contain the token, each with the token's term in that field."""
         return [("body", self.stem), ("title", self.stem), ("code", self.plain), *self.others]
 
@@ -242,7 +242,7 @@ def _correct_spelling(
     word = token.plain
     if len(word) < MIN_CORRECTED_LETTERS or not (word.isascii() and word.isalpha()):
         return token
-    if any(searcher.doc_freq(field, term) for field, term in token.index_terms):
+    if any(searcher.doc_freq(field, term) for field, term in token.terms_by_field):
         return token
     near = find_near_spellings(
         word,
@@ -281,7 +281,7 @@ def add_near_spellings(
 
 def count_passages_with_token(token: QueryToken, searcher: Any) -> int:
     """Return how many passages contain a token, in the field for which this number is highest."""
-    return max(int(searcher.doc_freq(field, term)) for field, term in token.index_terms)
+    return max(int(searcher.doc_freq(field, term)) for field, term in token.terms_by_field)
 
 
 def compute_rarity(count: int, total: int) -> float:

@@ -65,7 +65,7 @@ DIGEST_LENGTH = 32
 """The number of hex digits in the hash of a text."""
 
 
-class GivenText(NamedTuple):
+class GivenSubjectText(NamedTuple):
     """The text of a subject in the result of a tool call.
 
     `result` is the returned text. `text` is the part of `result` that comes from the subject.
@@ -75,21 +75,21 @@ class GivenText(NamedTuple):
     text: str
     extent: GivenTextExtent
 
-    def make_catalog_form(self) -> str:
+    def make_hash_and_text_for_catalog(self) -> str:
         """Return the text in the form for the catalog: a hash and, unless `extent` is "whole", the text without white space."""
         digest = _hash_text(normalize_text(self.result))
         return (
             digest
             if self.extent == "whole"
-            else digest + _remove_white_space_and_escapes(self.text_without_fence)
+            else digest + _remove_white_space_and_escapes(self.text_without_code_fence)
         )
 
     @property
-    def text_without_fence(self) -> str:
+    def text_without_code_fence(self) -> str:
         """The text without the code fence that may surround it."""
-        plain = normalize_text(self.text)
-        fenced = re.fullmatch(_FENCED, plain)
-        return fenced[2] if fenced and fenced[1] == fenced[3] else plain
+        normalized_text = normalize_text(self.text)
+        fenced = re.fullmatch(_FENCED, normalized_text)
+        return fenced[2] if fenced and fenced[1] == fenced[3] else normalized_text
 
 
 class CitationStateAndReason(NamedTuple):
@@ -118,7 +118,7 @@ class ComparableSubjectText:
         return _normalize_line_ends(text)
 
     @property
-    def plain(self) -> str:
+    def normalized_text(self) -> str:
         """The text with LF line ends, without byte order marks, and without white space around it."""
         return normalize_text(self._lines)
 
@@ -131,20 +131,20 @@ class ComparableSubjectText:
         if self._digests is not None:
             return self._digests
         # A search compares only hashes from the catalog, and must not import `kbtui.knowledge`.
-        from kbtui.knowledge.subject_files import format_file_text_for_assistant
+        from kbtui.knowledge.subject_file_access import format_file_text_for_assistant
 
         learned = normalize_text(format_file_text_for_assistant(self._lines, self._relative))
-        return " ".join(dict.fromkeys(map(_hash_text, (self.plain, learned))))
+        return " ".join(dict.fromkeys(map(_hash_text, (self.normalized_text, learned))))
 
     @property
-    def is_learned_without_fence(self) -> bool:
+    def is_returned_without_code_fence(self) -> bool:
         """Whether `learn` returns the text as it is, without a code fence."""
         return " " not in self.digests
 
     @cached_property
-    def compact(self) -> str:
+    def text_without_white_space(self) -> str:
         """The text without white space and escape sequences, for the comparison with parts of a subject."""
-        return _remove_white_space_and_escapes(self.plain)
+        return _remove_white_space_and_escapes(self.normalized_text)
 
 
 def normalize_text(text: str) -> str:
@@ -183,28 +183,28 @@ def find_citation_state(
     if extent is None or stored is None:
         return CitationStateAndReason("unknown", "tool")
     try:
-        return find_state_of_given_text(extent, stored, now)
+        return compare_given_and_current_text(extent, stored, now)
     except KbtuiError:
         return CitationStateAndReason("unknown", "unreadable")
 
 
-def find_state_of_given_text(
+def compare_given_and_current_text(
     extent: GivenTextExtent, stored: str, now: ComparableSubjectText
 ) -> CitationStateAndReason:
     """Compare the text that a turn was given with the current text; return the citation's state.
 
-    `stored` is the text that the turn was given, as returned by `GivenText.make_catalog_form`.
+    `stored` is the text that the turn was given, as returned by `GivenSubjectText.make_hash_and_text_for_catalog`.
     """
     digest, given = stored[:DIGEST_LENGTH], stored[DIGEST_LENGTH:]
     # A text that looks like a note may belong to the subject, and a passage may be the whole subject.
-    if digest in now.digests or (extent == "part" and given == now.compact):
+    if digest in now.digests or (extent == "part" and given == now.text_without_white_space):
         return CitationStateAndReason("unchanged")
-    if extent != "whole" and _contains_given_text(now.compact, given):
+    if extent != "whole" and _contains_text_given_by_call(now.text_without_white_space, given):
         return CitationStateAndReason("unknown", extent)
     return CitationStateAndReason("changed")
 
 
-def _contains_given_text(text: str, given: str) -> bool:
+def _contains_text_given_by_call(text: str, given: str) -> bool:
     """Return whether `text` contains `given`. A mask in `given` stands for any text."""
     if given in text:
         return True
@@ -217,17 +217,17 @@ def _contains_given_text(text: str, given: str) -> bool:
     return True
 
 
-def make_given_text(result: str, *, is_part: bool = False) -> GivenText:
-    """Return the `GivenText` of a tool result. If a note says that the result was cut, `text` ends before the note."""
+def make_given_text_of_tool_result(result: str, *, is_part: bool = False) -> GivenSubjectText:
+    """Return the `GivenSubjectText` of a tool result. If a note says that the result was cut, `text` ends before the note."""
     extent: GivenTextExtent = "part" if is_part else "whole"
     if cut := re.search(_CUT_NOTE, result) or re.search(_TRUNCATED, result):
-        return GivenText(result, result[: cut.start()], "cut")
+        return GivenSubjectText(result, result[: cut.start()], "cut")
     if not is_part and re.search(_MASK, result):
         extent = "masked"
-    return GivenText(result, result, extent)
+    return GivenSubjectText(result, result, extent)
 
 
-def find_text_given_by_file_tool(call: ConversationEvent) -> GivenText | None:
+def find_text_given_by_file_tool(call: ConversationEvent) -> GivenSubjectText | None:
     """Return the text of the file that a call read.
 
     Returns None if the call read several files, or if the form of the result is unknown.
@@ -236,7 +236,9 @@ def find_text_given_by_file_tool(call: ConversationEvent) -> GivenText | None:
     from kbtui.citations.files_read_by_tool_calls import extract_file_text
 
     found = extract_file_text(call)
-    return None if found is None else make_given_text(found.text, is_part=found.is_part)
+    return (
+        None if found is None else make_given_text_of_tool_result(found.text, is_part=found.is_part)
+    )
 
 
 def find_current_part_of_given_text(given: str, extent: GivenTextExtent, now: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 
 from kbtui import errors
 from kbtui.errors import (
-    EngineUnavailable,
+    EngineUnavailableError,
     IndexUnavailable,
     KbtuiError,
     UsageError,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge.knowledge_data_types import Topic
     from kbtui.library.subject_versions import (
-        GivenAndCurrentText,
+        GivenAndCurrentSubjectText,
         SubjectHistory,
     )
     from kbtui.references import Ref
@@ -211,7 +211,7 @@ class Library(ReferenceTargetReader):
 
         try:
             state = self.request_engine_refresh(wait, force=False)
-        except EngineUnavailable as error:
+        except EngineUnavailableError as error:
             self.handle_missing_engine(error, wait)
         else:
             self.index_behind_notice = search_service.make_index_behind_notice(state)
@@ -306,7 +306,7 @@ class Library(ReferenceTargetReader):
                 self.request_engine_refresh(REPAIR_SECONDS, check=True)
                 self._repair_notice = Notice("index_mended", {"detail": found})
                 return
-            except EngineUnavailable as unavailable:
+            except EngineUnavailableError as unavailable:
                 reason = str(unavailable)
         raise IndexUnavailable(found, hint=f"the index cannot be rebuilt now: {reason}")
 
@@ -314,7 +314,7 @@ class Library(ReferenceTargetReader):
         """Have the engine check the index. Return whether the engine found and repaired damage."""
         try:
             mended = self.request_engine_refresh(REPAIR_SECONDS, check="suspicion").get("mended")
-        except EngineUnavailable:
+        except EngineUnavailableError:
             return False
         if mended:
             self._repair_notice = Notice("index_mended", {"detail": mended})
@@ -419,7 +419,7 @@ class Library(ReferenceTargetReader):
         for last in (False, True):
             try:
                 reply = self.call_engine(lambda client: client.send_request("search", **arguments))
-            except EngineUnavailable as error:
+            except EngineUnavailableError as error:
                 self.handle_missing_engine(error, UPDATE_SECONDS)
                 return None, False
             self.index_behind_notice = None
@@ -452,7 +452,7 @@ class Library(ReferenceTargetReader):
 
         `explain` returns a notice that says why the search does not rank by meaning, or None.
         """
-        from kbtui.engine.search_service import answer_search_request, make_empty_semantic_leg
+        from kbtui.engine.search_service import answer_search_request, make_empty_semantic_search
 
         def answer_from_index(reader: IndexReader) -> SearchAnswer:
             # Open the index before calling `explain`, which must know whether the index is private.
@@ -460,7 +460,7 @@ class Library(ReferenceTargetReader):
             if request.all_projects:
                 answered = self._all_projects_search.search_all_projects(reader, request)
                 return answered.add_notices(*([notice] if notice else []))
-            leg = make_empty_semantic_leg(notice)
+            leg = make_empty_semantic_search(notice)
             return answer_search_request(self.workspace, reader, request, leg)
 
         answered = self._query_index_with_repair(answer_from_index)
@@ -530,7 +530,7 @@ class Library(ReferenceTargetReader):
 
         return find_citation(self, key)
 
-    def read_given_and_current_text(self, cite: Citation) -> GivenAndCurrentText:
+    def read_given_and_current_text(self, cite: Citation) -> GivenAndCurrentSubjectText:
         """Return the subject text that a citing turn was given, and the subject's current text.
 
         Raises `NothingFound` if the cited target is not a subject, if the turn no longer exists, or if

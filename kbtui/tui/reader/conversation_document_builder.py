@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from kbtui.citations.files_read_by_tool_calls import find_path_of_content
+from kbtui.citations.files_read_by_tool_calls import find_path_of_file_returned_by_call
 from kbtui.citations.turn_activity import CHANGE_ARGUMENTS, list_requested_file_changes
 from kbtui.conversations.conversation_data_types import (
     CONTENT_STATE_LABELS,
@@ -20,7 +20,7 @@ from kbtui.conversations.conversation_data_types import (
     describe_content_block,
     format_event_text,
 )
-from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.conversations.patch_parser import FilePatch, PatchHunk, find_unified_diffs
 from kbtui.conversations.turn_marks import ConversationMarks
 from kbtui.dates import format_time_with_date
@@ -33,7 +33,7 @@ from kbtui.terminal_text import (
     format_counted_noun,
     format_outdated_subject,
     format_outdated_subjects_of_turn,
-    is_terminal_text_stripped,
+    is_sanitize_policy_strip,
     sanitize_to_one_line,
     strip_escape_sequences_before_cutting,
 )
@@ -44,9 +44,9 @@ from kbtui.tui.reader.reader_blocks import (
     LeftAndRightLineBlock,
     ParagraphBlock,
     ReaderBlock,
-    make_mark_blocks,
     make_markdown_blocks,
     make_source_text_blocks,
+    make_turn_mark_blocks,
 )
 from kbtui.tui.reader.reader_document import (
     ReaderDocument,
@@ -57,8 +57,8 @@ from kbtui.tui.reader.reader_document import (
 from kbtui.tui.reader.tool_call_blocks import (
     find_language_of_path,
     format_json_value_as_text,
+    make_changed_line_count_spans,
     make_diff_blocks,
-    make_line_count_spans,
     make_tool_text_blocks,
 )
 
@@ -506,7 +506,7 @@ class _ConversationReaderDocumentBuilder:
             self._append_blocks(
                 LeftAndRightLineBlock(f"turn:{turn.number}", head, when, rule=True, above=1)
             )
-        self._append_blocks(*make_mark_blocks(self.marks.by_turn.get(turn.number, ())))
+        self._append_blocks(*make_turn_mark_blocks(self.marks.by_turn.get(turn.number, ())))
         if cites := self.outdated.get(turn.number):
             self._add_knowledge_changes(cites)
         if not turn.events:
@@ -765,7 +765,7 @@ class _ConversationReaderDocumentBuilder:
             or sanitize_to_one_line(event.text[:_MAX_SUMMARY_CHARACTERS])
         )
         words.append((summary, "dim path" if _looks_like_path(summary) else "dim"))
-        counts = make_line_count_spans(changes)
+        counts = make_changed_line_count_spans(changes)
         right: Spans = [("no result", "warning")]
         if result:
             size = format_text_length(result.text)
@@ -840,7 +840,7 @@ class _ConversationReaderDocumentBuilder:
             self._append_blocks(*make_diff_blocks(f"{key}:diff:{number}", one.hunks))
 
     def _add_diff_heading(self, key: str, text: str, change: TurnFileAction | FilePatch) -> None:
-        counts = make_line_count_spans([change])
+        counts = make_changed_line_count_spans([change])
         self._append_blocks(LeftAndRightLineBlock(key, [(text, "section")], counts))
 
     def _add_text_with_diffs(
@@ -874,7 +874,7 @@ class _ConversationReaderDocumentBuilder:
 
     def _add_tool_text_blocks(self, key: str, text: str, path: str | None = None) -> None:
         """Add a text that a tool returned: code is highlighted, and the middle of a long text is folded."""
-        has_colours = is_terminal_text_stripped()
+        has_colours = is_sanitize_policy_strip()
         if not has_colours:
             text = strip_escape_sequences_before_cutting(text)
         self._append_blocks(*make_tool_text_blocks(key, text, path=path, has_colours=has_colours))
@@ -888,7 +888,7 @@ class _ConversationReaderDocumentBuilder:
         shown = {one.hunks for one in changes}
         path = None
         if result.request is not None and not result.is_error:
-            path = find_path_of_content(result.request)
+            path = find_path_of_file_returned_by_call(result.request)
         if result.blocks:
             self._add_content_blocks(f"{key}:text", result.blocks, path=path)
         else:
@@ -961,7 +961,7 @@ class _ConversationReaderDocumentBuilder:
         text = format_event_text(event, format_json_value_as_text)
         word = word or EVENT_KINDS[event.kind].label.lower()
         patches = [found.patch for found in find_unified_diffs(text)]
-        counts = make_line_count_spans(patches)
+        counts = make_changed_line_count_spans(patches)
         words: Spans = [(f"{word}  ", "tool"), (sanitize_to_one_line(text[:400]), "dim")]
         if patches:
             # Show the names of the files and the question before the patch, because the patch would

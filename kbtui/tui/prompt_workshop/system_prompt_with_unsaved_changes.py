@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge import read_subject_for_assistant
-from kbtui.knowledge.knowledge_data_types import JpPromptSection, PreloadOrDisableMark, Subject
+from kbtui.knowledge.knowledge_data_types import JpPromptSection, PreloadOrDisableChange, Subject
 from kbtui.knowledge.system_prompt_section import estimate_token_count
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.tui.reader.reader_document import format_size
@@ -202,25 +202,27 @@ def make_folder_size_sums(
     }
 
 
-MarkState = Literal["learned", "disabled", "plain", "on", "off"]
+PreloadOrDisableState = Literal["learned", "disabled", "plain", "on", "off"]
 """The state of a subject ("learned", "disabled", "plain") or of a topic ("on", "off").
 
 "learned" means pre-loaded; "plain" means neither pre-loaded nor disabled.
 """
 
 
-class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
+class PendingPreloadOrDisableChanges(dict[tuple[str, str | None], PreloadOrDisableChange]):
     """The user's marks that are not written to `kb.toml` yet, in the order in which they were set.
 
     The key is a topic and a slug. If the slug is None, the mark is for the whole topic.
     """
 
     @property
-    def unwritten_marks(self) -> tuple[PreloadOrDisableMark, ...]:
+    def unwritten_preload_marks(self) -> tuple[PreloadOrDisableChange, ...]:
         """The marks that are not written to `kb.toml` yet."""
         return tuple(self.values())
 
-    def find_marked_state(self, written: KnowledgeBase, topic: str, slug: str | None) -> MarkState:
+    def find_state_with_pending_mark(
+        self, written: KnowledgeBase, topic: str, slug: str | None
+    ) -> PreloadOrDisableState:
         """Return the state of a subject or topic, with the user's mark applied.
 
         If `slug` is None, return the state of the topic. If there is no mark, return the state in
@@ -229,15 +231,15 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         mark = self.get((topic, slug))
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
-    def toggle_preload_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
+    def toggle_preload_mark(self, mark: PreloadOrDisableChange, knowledge: KnowledgeBase) -> None:
         """Set the state of a subject or topic to that of `mark`, or reset it if it already has this state.
 
         After a reset, a subject or topic has the state that the files define (see `knowledge`). If
         the files already define the state of `mark`, the new state is "plain".
         """
-        current = self.find_marked_state(knowledge, mark.topic, mark.slug)
+        current = self.find_state_with_pending_mark(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)
-        wanted: MarkState = mark.state
+        wanted: PreloadOrDisableState = mark.state
         if current == wanted:
             # If the files define the state, removing a mark is not enough, so mark the subject as "plain".
             wanted = "plain" if written == wanted else written
@@ -245,7 +247,7 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         if wanted != written:
             self[mark.topic, mark.slug] = replace(mark, state=wanted)
 
-    def remove_mark(self, mark: PreloadOrDisableMark) -> None:
+    def remove_preload_mark(self, mark: PreloadOrDisableChange) -> None:
         """Remove this mark, but keep a newer mark of the same subject or topic."""
         if self.get((mark.topic, mark.slug)) == mark:
             del self[mark.topic, mark.slug]
@@ -253,7 +255,7 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
 
 def find_subject_or_topic_state(
     knowledge: KnowledgeBase, topic: str, slug: str | None
-) -> MarkState:
+) -> PreloadOrDisableState:
     """Return the state of a subject, or of a topic if `slug` is None."""
     resolved = knowledge.get_topic_slugs(topic)
     if slug is None:
@@ -264,7 +266,7 @@ def find_subject_or_topic_state(
 
 
 @dataclass(frozen=True)
-class SystemPromptWithChanges:
+class SystemPromptWithUnsavedChanges:
     """The prompt with and without the user's unwritten changes.
 
     An object of this class never changes, because several threads use it.
@@ -279,26 +281,26 @@ class SystemPromptWithChanges:
 
     written: KnowledgeBase
     knowledge: KnowledgeBase
-    marks: tuple[PreloadOrDisableMark, ...] = ()
+    marks: tuple[PreloadOrDisableChange, ...] = ()
     prompt: str | None = None
     cost: PromptTextSize = NO_COST
     written_cost: PromptTextSize = NO_COST
     preloads: dict[str, PromptTextSize] = field(default_factory=dict)
     listings: dict[str, PromptTextSize] = field(default_factory=dict)
     sums: dict[str, FolderSizeSums] = field(default_factory=dict)
-    refusals: tuple[tuple[PreloadOrDisableMark, KbtuiError], ...] = ()
+    refusals: tuple[tuple[PreloadOrDisableChange, KbtuiError], ...] = ()
     jp_sections: tuple[JpPromptSection, ...] = ()
 
 
 def load_prompt_with_changes(
-    library: Library, costs: SubjectPromptSizes, marks: tuple[PreloadOrDisableMark, ...] = ()
-) -> SystemPromptWithChanges:
+    library: Library, costs: SubjectPromptSizes, marks: tuple[PreloadOrDisableChange, ...] = ()
+) -> SystemPromptWithUnsavedChanges:
     """Load the knowledge from its files, apply the changes `marks`, and return the resulting prompt."""
     written = library.load_knowledge()
     for topic in written.topics:
         # Read the directory in this thread, so that drawing a row never waits for it.
         assert written.get_topic_slugs(topic).scan.relative_paths is not None
-    unmarked = SystemPromptWithChanges(
+    unmarked = SystemPromptWithUnsavedChanges(
         written, written, jp_sections=tuple(written.read_jp_prompt_sections())
     )
     unmarked = apply_preload_marks(unmarked, costs, ())
@@ -306,10 +308,10 @@ def load_prompt_with_changes(
 
 
 def apply_preload_marks(
-    before: SystemPromptWithChanges,
+    before: SystemPromptWithUnsavedChanges,
     costs: SubjectPromptSizes,
-    marks: tuple[PreloadOrDisableMark, ...],
-) -> SystemPromptWithChanges:
+    marks: tuple[PreloadOrDisableChange, ...],
+) -> SystemPromptWithUnsavedChanges:
     """Return a prompt in which the changes in `marks` replace those of `before`.
 
     If a change cannot be made, it is in the `refusals` of the result.
@@ -333,7 +335,7 @@ def apply_preload_marks(
         preloads[name] = measure_prompt_size(knowledge.format_preloaded_subjects(name))
         listing = knowledge.learn(name, has_prompt=True).text if topic.enable else None
         listings[name] = measure_prompt_size(listing)
-    prompt = knowledge.format_prompt_section()
+    prompt = knowledge.format_knowledge_section()
     return replace(
         before,
         knowledge=knowledge,

@@ -85,7 +85,7 @@ class TopicsAndConversations:
         return len(self.subjects) + len(self.conversations)
 
     @cached_property
-    def parts_by_conversation(self) -> dict[str, list[ConversationInfo]]:
+    def part_conversations_by_parent(self) -> dict[str, list[ConversationInfo]]:
         """Maps the id of each conversation to the parts of the conversation.
 
         For example, the conversations of its subagents are parts of a conversation.
@@ -100,7 +100,7 @@ class TopicsAndConversations:
     @property
     def main_conversations(self) -> list[ConversationInfo]:
         """The conversations that are not part of another conversation."""
-        parts = {info.id for parts in self.parts_by_conversation.values() for info in parts}
+        parts = {info.id for parts in self.part_conversations_by_parent.values() for info in parts}
         return [info for info in self.conversations if info.id not in parts]
 
     @cached_property
@@ -124,7 +124,7 @@ class TopicsAndConversations:
         parent = self.find_conversation(info.parent) if info.parent is not None else None
         related = [parent] if parent else []
         for one in (info.id, info.parent or ""):
-            related += self.parts_by_conversation.get(one, ())
+            related += self.part_conversations_by_parent.get(one, ())
         return {one.id: one.name for one in related}
 
     @property
@@ -183,7 +183,7 @@ class TopicsAndConversationsReader:
         self._reasons: dict[str, str] = {}
         """The reason why a subject cannot be read, by the path of its file. Only subjects that cannot be read are included."""
 
-    def read_snapshot(self) -> TopicsAndConversations:
+    def read_library_snapshot(self) -> TopicsAndConversations:
         """Read the lists of topics, subjects and conversations.
 
         If a list cannot be read, the snapshot contains the reason.
@@ -231,7 +231,9 @@ class TopicsAndConversationsReader:
 
         return find_learn_tool_problem(root, knowledge)
 
-    def read_snapshot_details(self, contents: TopicsAndConversations) -> TopicsAndConversations:
+    def read_library_snapshot_details(
+        self, contents: TopicsAndConversations
+    ) -> TopicsAndConversations:
         """Read more details for about `READ_SECONDS`. Return the snapshot with all details read so far."""
         end = monotonic() + READ_SECONDS
         self._record_unreadable_subjects(contents, end)
@@ -309,7 +311,7 @@ class LastVisit(NamedTuple):
         """Return whether a conversation has events that are later than the visit."""
         return info.last_activity_at > self.at
 
-    def has_new_text(self, subject: Subject) -> bool:
+    def has_subject_changed(self, subject: Subject) -> bool:
         """Return whether the file of a subject was written after the visit."""
         return subject.mtime_ns > self.at.timestamp() * 1e9
 
@@ -335,7 +337,9 @@ def find_news_since_visit(contents: TopicsAndConversations, visit: LastVisit) ->
         for info in found
         if info.id in visit.turns and (count := contents.count_turns(info)) > visit.turns[info.id]
     }
-    subjects = [one for one in contents.subjects if not one.hidden and visit.has_new_text(one)]
+    subjects = [
+        one for one in contents.subjects if not one.hidden and visit.has_subject_changed(one)
+    ]
     subjects.sort(key=lambda subject: subject.mtime_ns, reverse=True)
     return NewsSinceVisit(found, turns, subjects)
 

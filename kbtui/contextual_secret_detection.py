@@ -78,7 +78,7 @@ _LIST_VALUE = re.compile(r"[^\s\"'`,\\]{6,500}")
 _MIN_VALUE_CHARACTERS, _MIN_WEAK_CHARACTERS, _MIN_BLANK_CHARACTERS = 8, 8, 12
 
 
-class _SecretContext(NamedTuple):
+class _SecretContextPattern(NamedTuple):
     """A kind of text that precedes secrets, such as an option or a header.
 
     `words` are words in lower case that such a text contains. `pattern` must match at one of these
@@ -114,7 +114,7 @@ _ARGUMENT = (
 _OPTIONS = r"\b(?:[^\n\\;|]|\\.|\\\n){0,2000}?[ \t\"']"
 _USER = r"[^\s:\"'/]{1,100}"
 _CONTEXTS = (
-    _SecretContext(
+    _SecretContextPattern(
         "credentials",
         ("authorization",),
         rf"{_NAME_START}(?i:authorization)\\{{0,7}}[\"']?\s{{0,4}}(?:[:=]|,\s{{0,9}}[\"']value[\"']:)\s{{0,4}}[a-z]?\\{{0,7}}[\"']?"
@@ -123,34 +123,34 @@ _CONTEXTS = (
         r"|hmac[\w-]{0,20})[ \t]{1,4}"
         r"(?P<value2>(?:[^\n'\"\\<>{}]|(?<==)\"[^\"\n]{0,400}\"|\\[^nrt]){8,2000}))",
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "credentials",
         ("basic ",),
         r"(?i:basic)[ \t]{1,4}(?P<value>[A-Za-z0-9+/]{8,400}={0,2})(?![\w+/=])",
         accepts=_is_encoded_user_and_password,
     ),
     # ~/.docker/config.json
-    _SecretContext(
+    _SecretContextPattern(
         "credentials",
         ("auth",),
         r"(?<=[\"'])auth\\{0,7}[\"']\s{0,4}:\s{0,4}\\{0,7}[\"']"
         r"(?P<value>[A-Za-z0-9+/]{8,4000}={0,2})(?=\\{0,7}[\"'])",
         accepts=_is_encoded_user_and_password,
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "Telegram token",
         (":aa",),
         r"(?:(?<!\d)|(?<=\\u[0-9a-fA-F]{4}))(?P<value>\d{8,10}:AA[\w-]{32,33})(?![\w-])",
         back=10,
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "Kubernetes token",
         ("token", "kubeadm"),
         r"(?i:token|kubeadm)[^\n]{0,80}?(?<![\w.-])"
         r"(?P<value>[A-Za-z0-9]{6}\.[A-Za-z0-9]{16})(?![\w.-])",
     ),
     # scheme://user:password@host and scheme://token@host. A port and a path with @ are not a password.
-    _SecretContext(
+    _SecretContextPattern(
         "password",
         ("://",),
         r"(?<=[A-Za-z0-9])://(?:"
@@ -158,124 +158,128 @@ _CONTEXTS = (
         r"|[^\s/:@\"'<>]{0,100}:(?![$<{%])(?:(?P<value>[^\s/\"'<>]{1,200})(?=@)"
         r"|(?!\d{1,5}/)(?P<value2>[^\s\"'<>@]{1,200})(?=@[\w.-]{1,200}[:/?])))",
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "password",
         ("curl",),
         rf"curl{_OPTIONS}(?:-u|--user|-U|--proxy-user)(?:[ =]{{1,2}}|(?=[\"'])|[\"'],\s?[\"'])"
         r"(?:(?P<quote>[\"'])[^:\"'\n]{1,100}:(?P<value>[^\n\"']{3,200})(?P=quote)"
         rf"|{_USER}:(?![$<{{])(?P<value2>[^\s\"'`<>\\]{{4,200}}))",
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "cookie",
         ("curl",),
         rf"curl{_OPTIONS}(?:-b|--cookie)(?:[ =]{{1,2}}|(?=[\"'])|[\"'],\s?[\"'])"
         r"(?:'(?P<value>[^'\n=]{1,80}=[^'\n]{3,4000})'|\"(?P<value2>[^\"\n=]{1,80}=[^\"\n]{3,4000})\""
         r"|(?P<value3>[^\s\"'=]{1,80}=[^\s\"']{6,4000}))",
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "password",
         ("http ", "https "),
         rf"https? (?:[^\n;|]{{0,400}}[ \t])?(?:-a|--auth)[ =][\"']?{_USER}:(?P<value>[^\s\"'`<>\\]{{3,200}})",
     ),
-    _SecretContext("password", ("sshpass",), rf"sshpass[ \t]{{1,4}}-p[ \t]{{0,4}}{_ARGUMENT}"),
-    _SecretContext(
+    _SecretContextPattern(
+        "password", ("sshpass",), rf"sshpass[ \t]{{1,4}}-p[ \t]{{0,4}}{_ARGUMENT}"
+    ),
+    _SecretContextPattern(
         "password",
         ("mysql", "mariadb"),
         rf"(?:mysql|mariadb)[a-z]{{0,12}}(?:-[a-z]{{1,12}})?{_OPTIONS}-p{_ARGUMENT}",
     ),
-    _SecretContext("password", ("redis-cli",), rf"redis-cli{_OPTIONS}-a[ \t]{{1,4}}{_ARGUMENT}"),
-    _SecretContext(
+    _SecretContextPattern(
+        "password", ("redis-cli",), rf"redis-cli{_OPTIONS}-a[ \t]{{1,4}}{_ARGUMENT}"
+    ),
+    _SecretContextPattern(
         "password",
         ("ldap",),
         rf"ldap(?:search|modify|add|delete|whoami|passwd|compare){_OPTIONS}-w[ \t]{{0,4}}{_ARGUMENT}",
     ),
-    _SecretContext("password", ("zip ",), rf"(?:un)?zip{_OPTIONS}-P[ \t]{{0,4}}{_ARGUMENT}"),
-    _SecretContext(
+    _SecretContextPattern("password", ("zip ",), rf"(?:un)?zip{_OPTIONS}-P[ \t]{{0,4}}{_ARGUMENT}"),
+    _SecretContextPattern(
         "password",
         ("docker login", "podman login"),
         rf"(?:docker|podman) login{_OPTIONS}-p[ =]{{1,2}}{_ARGUMENT}",
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "password", ("mongo",), rf"mongo[a-z]{{0,8}}{_OPTIONS}-p[ \t]{{1,4}}{_ARGUMENT}"
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "password",
         ("smbclient",),
         rf"smbclient{_OPTIONS}-U[ \t]{{1,4}}[\"']?[^\s%\"']{{1,80}}%(?P<value>[^\s\"']{{3,200}})",
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "password",
         ("echo ",),
         r"echo[ \t]{1,4}[\"']?[\w.-]{1,40}:(?P<value>[^\s\"']{3,200})[\"']?"
         r"[ \t]{0,4}\|[ \t]{0,4}(?:sudo[ \t]{1,4})?chpasswd",
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "password",
         ("sqlplus", "jdbc:oracle"),
         r"(?:sqlplus[ \t](?:-\w{1,3}[ \t])?|jdbc:oracle:\w{1,10}:)[\w.]{1,40}/(?P<value>[^\s@\"']{3,100})(?=@)",
     ),
     # ~/.netrc
-    _SecretContext(
+    _SecretContextPattern(
         "password",
         ("machine ", "default login", "default account"),
         r"(?:machine\s{1,20}[\w.:-]{1,200}|default)(?:\s{1,20}(?:login|account)\s{1,4}\S{1,200}){1,2}"
         r"\s{1,20}password\s{1,4}(?P<value>[^\s\"'\\]{3,200})",
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "password",
         ("credential",),
         r"(?i:credentials?)(?: are|:)?[ \t]{1,4}[`\"']?[\w.@-]{1,60}:(?P<value>(?=[^\s`\"']{0,90}\d)[^\s`\"']{6,100})",
     ),
     # requests.get(…, auth=(user, password))
-    _SecretContext(
+    _SecretContextPattern(
         "password",
         ("auth",),
         r"auth\s?=\s?\(\s?[\"'][^\"'\n]{1,100}[\"']\s?,\s?[\"'](?P<value>[^\"'\n]{3,200})[\"']",
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "password",
         ('type="password', "type='password", "type=password"),
         r"type=[\"']?password\b[^<>]{0,200}?\bvalue=[\"'](?P<value>[^\"'\n]{3,200})[\"']",
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "Teams webhook",
         (".webhook.office.com/",),
         r"\.webhook\.office\.com/webhookb2/[\w@-]{20,100}/IncomingWebhook/(?P<value>\w{20,40}/[\w-]{20,60})",
     ),
     # ~/.pgpass
-    _SecretContext(
+    _SecretContextPattern(
         "password", (":5432:",), r":5432:[^:\s]{1,64}:[^:\s]{1,64}:(?P<value>[^\s\"']{3,200})"
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "password",
         ("identified",),
         r"(?i:identified\s{1,4}(?:with\s{1,4}\S{1,60}\s{1,4})?(?:by|as)\s{1,4}(?:password\s{1,4})?)"
         r"['\"](?P<value>[^'\"\n]{3,200})",
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "password",
         ("convertto-securestring",),
         r"(?i:convertto-securestring\s{1,4}(?:-string\s{1,4})?)[\"'](?P<value>[^\"'\n$]{3,200})",
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "password",
         (".login(",),
         r"\.login\(\s{0,20}[\"'][^\"'\n]{1,100}[\"']\s{0,4},\s{0,20}[\"'](?P<value>[^\"'\n]{3,200})[\"']",
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "password",
         ("password", "pwd"),
         r"(?<=[;\s\"'])(?i:password|pwd) ?= ?(?P<value>(?![\"'${<])[^;\s\"'][^;\n\"']{1,100})(?=[;\"'])",
         accepts=_is_in_connection_string,
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "password",
         ("password",),
         r"(?<=[\s\"'])(?i:password)=(?P<value>(?![\"'${<])[^\s\"';,)]{3,100})",
         accepts=_is_in_connection_string,
     ),
     # ~/.aws/accessKeys.csv
-    _SecretContext(
+    _SecretContextPattern(
         "secret",
         ("akia", "asia"),
         r"(?:AKIA|ASIA)[A-Z0-9]{16}\\{0,7}[\"']?[\s,;:|&/]{1,8}(?:[\w ]{0,30}[\"'\s:=,|]{1,6})?"
@@ -283,13 +287,13 @@ _CONTEXTS = (
     ),
     # The first cookie of Set-Cookie, and all cookies of Cookie; see `_find_secret_cookies`.
     # The cookies of a browser or of curl as a table.
-    _SecretContext(
+    _SecretContextPattern(
         "cookie",
         ("\ttrue\t", "\tfalse\t"),
         r"\t(?:TRUE|FALSE)\t/[^\t\n]{0,200}\t(?:TRUE|FALSE)\t\d{1,12}\t[^\t\n]{1,200}\t"
         r"(?P<value>[^\t\n]{3,4000})",
     ),
-    _SecretContext(
+    _SecretContextPattern(
         "secret",
         ("totp", "2fa", "secret"),
         r"(?i:totp|2fa|secret)[^\n:=]{0,20}[:=]\s{0,4}[\"'`]?(?P<value>[A-Z2-7]{4}(?:[ -][A-Z2-7]{4}){3,12})\b",
@@ -348,14 +352,14 @@ _CONTEXT_WORDS = sorted(
 
 
 @cache
-def _map_contexts_by_found_word() -> dict[
-    bytes, list[tuple[bytes, _SecretContext, re.Pattern[str]]]
+def _map_word_beginnings_to_contexts() -> dict[
+    bytes, list[tuple[bytes, _SecretContextPattern, re.Pattern[str]]]
 ]:
     """Map the first letters of each context word to the words that begin with these letters.
 
     Each word comes with its context and the context's compiled pattern.
     """
-    found: dict[bytes, list[tuple[bytes, _SecretContext, re.Pattern[str]]]] = {}
+    found: dict[bytes, list[tuple[bytes, _SecretContextPattern, re.Pattern[str]]]] = {}
     for context in _CONTEXTS:
         pattern = re.compile(context.pattern)
         for word in context.words:
@@ -379,7 +383,7 @@ def find_secrets_by_context(text: str, data: bytes) -> Iterator[DetectedSecret]:
     `data` is the text encoded with one byte for each character, so offsets are the same in both.
     """
     lower = data.lower()
-    contexts = _map_contexts_by_found_word()
+    contexts = _map_word_beginnings_to_contexts()
     assignment = _compile_assignment_pattern()
     end = 0
     for word in compile_re2_pattern(_ANY_WORD).finditer(lower):
@@ -388,25 +392,25 @@ def find_secrets_by_context(text: str, data: bytes) -> Iterator[DetectedSecret]:
             if lower.startswith(whole, at):
                 yield from _find_secrets_in_context(text, at, context, pattern)
         if lower.startswith(b'"kty', at):
-            yield from _find_values_of_web_key(text, at)
+            yield from _find_secrets_in_json_web_key(text, at)
         if lower.startswith(b"cookie", at):
             yield from _find_secret_cookies(text, at)
         if at >= end and (assigned := assignment.match(text, at)):
-            values = list(_find_assigned_values(assigned))
+            values = list(_find_assigned_secrets(assigned))
             end = assigned.end() if values else end
             yield from values
     if not text.isascii():
         for name in _OTHER_SCRIPTS.finditer(text):
             if assigned := assignment.match(text, name.start()):
-                yield from _find_assigned_values(assigned)
-    yield from _find_values_of_variables(text, data)
-    yield from _find_values_in_lists(text, data)
-    yield from _find_values_in_tables(text, data)
-    yield from _find_values_in_columns(text, data)
+                yield from _find_assigned_secrets(assigned)
+    yield from _find_secrets_in_variables(text, data)
+    yield from _find_secrets_in_lists(text, data)
+    yield from _find_secrets_in_tables(text, data)
+    yield from _find_secrets_in_columns(text, data)
 
 
 def _find_secrets_in_context(
-    text: str, at: int, context: _SecretContext, pattern: re.Pattern[str]
+    text: str, at: int, context: _SecretContextPattern, pattern: re.Pattern[str]
 ) -> Iterator[DetectedSecret]:
     match = (
         pattern.search(text, max(0, at - context.back), at + 100)
@@ -421,7 +425,7 @@ def _find_secrets_in_context(
             yield DetectedSecret(*match.span(group), context.what)
 
 
-def _find_assigned_values(assigned: re.Match[str]) -> Iterator[DetectedSecret]:
+def _find_assigned_secrets(assigned: re.Match[str]) -> Iterator[DetectedSecret]:
     if assigned["list"]:
         start = assigned.start("list")
         for item in _LIST_VALUE.finditer(assigned["list"]):
@@ -497,7 +501,7 @@ def _find_secret_cookies(text: str, at: int) -> Iterator[DetectedSecret]:
             return
 
 
-def _find_values_of_web_key(text: str, at: int) -> Iterator[DetectedSecret]:
+def _find_secrets_in_json_web_key(text: str, at: int) -> Iterator[DetectedSecret]:
     start = text.rfind("{", max(0, at - _MAX_WEB_KEY_CHARACTERS), at)
     end = text.find("}", at, at + _MAX_WEB_KEY_CHARACTERS)
     if start >= 0:
@@ -505,7 +509,7 @@ def _find_values_of_web_key(text: str, at: int) -> Iterator[DetectedSecret]:
             yield DetectedSecret(*value.span("value"), "private key")
 
 
-def _find_values_of_variables(text: str, data: bytes) -> Iterator[DetectedSecret]:
+def _find_secrets_in_variables(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the secrets in environment variables with names such as `DB_PASSWORD`.
 
     A password is found even if it looks like an ordinary word.
@@ -533,7 +537,7 @@ def _find_values_of_variables(text: str, data: bytes) -> Iterator[DetectedSecret
             yield DetectedSecret(start, start + len(value), "secret")
 
 
-def _find_values_in_lists(text: str, data: bytes) -> Iterator[DetectedSecret]:
+def _find_secrets_in_lists(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the secrets on the lines after a line that names secrets, such as `recovery codes:`.
 
     The lines can be a block or a list in YAML, or a list in Markdown.
@@ -556,7 +560,7 @@ def _find_values_in_lists(text: str, data: bytes) -> Iterator[DetectedSecret]:
             at = match.end()
 
 
-def _find_values_in_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
+def _find_secrets_in_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the secrets in Markdown tables: the values in columns whose heading names secrets."""
     for rule in compile_re2_pattern(_TABLE_RULE).finditer(data):
         end = rule.start() - 1
@@ -581,7 +585,7 @@ def _find_values_in_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
             at += len(line) + 1
 
 
-def _find_values_in_columns(text: str, data: bytes) -> Iterator[DetectedSecret]:
+def _find_secrets_in_columns(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the secrets in CSV or similar text: values in columns whose heading names secrets."""
     for heading in compile_re2_pattern(_COLUMN_HEADINGS).finditer(data):
         line = text[heading.start() : heading.end()].strip("\r\n")

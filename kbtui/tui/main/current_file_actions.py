@@ -47,7 +47,7 @@ MAX_TITLE_WIDTH = 36
 """A path in the title of a dialog is cut at its start to this many cells."""
 
 
-class _TurnsOfFile(NamedTuple):
+class _TurnsTouchingFileAndMarks(NamedTuple):
     """The turns that used a file, and the marks on these turns.
 
     `line` is the number of the file's line at the cursor, or 0.
@@ -58,7 +58,7 @@ class _TurnsOfFile(NamedTuple):
     marks: MarksOfTurns
 
 
-class TouchedFileActions:
+class CurrentFileActions:
     """Runs commands on the file of the current item, which is a subject, a tool call or a turn."""
 
     def __init__(
@@ -146,7 +146,7 @@ class TouchedFileActions:
         self._run_with_activity_shown(
             "looking for the file …",
             partial(self._find_touched_files, ref, *self._get_line_and_file_at_cursor()),
-            self._choose_file_to_list,
+            self._choose_file_for_turn_list,
             holds_keys=True,
         )
 
@@ -172,7 +172,7 @@ class TouchedFileActions:
         lines = {one.name: one.line for one in files}
         return [(path, lines.get(path, 0)) for path in dict.fromkeys(one.path for one in touched)]
 
-    def _choose_file_to_list(self, files: list[tuple[str, int]]) -> None:
+    def _choose_file_for_turn_list(self, files: list[tuple[str, int]]) -> None:
         if len(files) == 1:
             self._find_turns_of_file(files[0])
             return
@@ -193,17 +193,17 @@ class TouchedFileActions:
             holds_keys=True,
         )
 
-    def _add_marks_of_turns(self, found: FileTurnHistory, line: int) -> _TurnsOfFile:
+    def _add_marks_of_turns(self, found: FileTurnHistory, line: int) -> _TurnsTouchingFileAndMarks:
         marks = self._main.library.find_marks_of_turns(turn.ref for turn in found.turns)
-        return _TurnsOfFile(found, line, marks)
+        return _TurnsTouchingFileAndMarks(found, line, marks)
 
-    def _ask_which_turn_to_open(self, turns: _TurnsOfFile) -> None:
+    def _ask_which_turn_to_open(self, turns: _TurnsTouchingFileAndMarks) -> None:
         """Show the turns, and open the turn that the user chooses.
 
         With the option `:`, the user can ask which turns wrote certain lines.
         """
         found, line, marks = turns
-        what = f"{found.path}:{found.format_lines()}" if found.lines else found.path
+        what = f"{found.path}:{found.format_line_numbers()}" if found.lines else found.path
         what = sanitize_to_one_line(what)
         notes = [*describe_unexplained_lines(found.unexplained)]
         if found.problems:
@@ -222,7 +222,7 @@ class TouchedFileActions:
             name = f"{date:<10}  {done}"
             said = f"turn {turn.turn}{rewound} · {sanitize_to_one_line(turn.title)}"
             lines = f"{format_line_ranges(turn.lines)}: " if turn.lines else ""
-            labels = "".join(f"{label} · " for label in marks.get_labels(turn.ref))
+            labels = "".join(f"{label} · " for label in marks.get_mark_labels_of_turn(turn.ref))
             request = f"{labels}{lines}{sanitize_to_one_line(turn.request[:1000])}"
             options.append(DialogOption(letter, name, said, turn.ref, request))
 
@@ -246,7 +246,7 @@ class TouchedFileActions:
         The input proposes the number `line`, unless `line` is 0.
         """
 
-        def find_turns_that_wrote_lines(lines: str) -> _TurnsOfFile:
+        def find_turns_that_wrote_lines(lines: str) -> _TurnsTouchingFileAndMarks:
             return self._add_marks_of_turns(self._main.library.blame(f"{path}:{lines.strip()}"), 0)
 
         def show_turns_that_wrote_lines(lines: str | None) -> None:

@@ -17,7 +17,7 @@ from kbtui.terminal_text import format_counted_noun, measure_text_width, sanitiz
 from kbtui.tui.framework.styled_text import Spans, measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import LeftAndRightTextLine, PaneInput, get_configured_keys
 from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
-from kbtui.tui.prompt_workshop.system_prompt_with_changes import NO_COST, PromptTextSize
+from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import NO_COST, PromptTextSize
 from kbtui.tui.tui_command_table import find_key_label_of_command
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.tui.prompt_workshop.system_prompt_with_changes import SubjectPromptSizes
+    from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import SubjectPromptSizes
 
 
 KNOWLEDGE_FLAGS = ("-k", "--knowledge")
@@ -246,7 +246,7 @@ class SubjectPatternInput(PaneInput):
     BINDINGS = make_list_movement_bindings("screen.move_in_list")
 
 
-class SubjectPatternBar(Vertical):
+class SubjectPatternInputBar(Vertical):
     """The input of a pattern, and a line below the input.
 
     The line shows the result or a problem. For a problem, a `^` is below the wrong character.

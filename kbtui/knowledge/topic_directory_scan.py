@@ -16,7 +16,7 @@ MAX_LINKED_DIRECTORIES = 10_000
 _EXTENSIONS_BY_RANK = [".md", ".txt", ".text", ""]
 
 
-class TopicScan:
+class TopicDirectoryScan:
     """The files found in a topic's directory.
 
     * `slugs` is sorted, and `relative_paths` maps each slug to the file's path in the directory.
@@ -48,7 +48,7 @@ class TopicScan:
     def __contains__(self, slug: str) -> bool:
         return slug in self.relative_paths
 
-    def add_published_files(self, mirror: TopicScan) -> None:
+    def add_published_files(self, mirror: TopicDirectoryScan) -> None:
         """Add the files of a mirror whose slugs are not the slugs of files in the workspace."""
         for slug, path in mirror.relative_paths.items():
             if slug not in self.relative_paths:
@@ -75,7 +75,7 @@ def is_inside_directory(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def scan_topic_directory(root: str, base: str) -> TopicScan:
+def scan_topic_directory(root: str, base: str) -> TopicDirectoryScan:
     """Find the files under `base`, a real directory inside the real workspace `root`.
 
     A link is followed if its target is inside the workspace, unless the target is a directory above
@@ -124,7 +124,7 @@ def scan_topic_directory(root: str, base: str) -> TopicScan:
     if linked > MAX_LINKED_DIRECTORIES:
         message = f"only {MAX_LINKED_DIRECTORIES:,} linked directories are read"
         mistakes.append((message, ""))
-    return TopicScan(files_by_slug, mistakes)
+    return TopicDirectoryScan(files_by_slug, mistakes)
 
 
 def make_slug_of_path(relative: str) -> str:

@@ -29,10 +29,10 @@ from kbtui.tui.reader.reader_blocks import (
     LeftAndRightLineBlock,
     ParagraphBlock,
     ReaderBlock,
-    make_mark_blocks,
+    make_turn_mark_blocks,
 )
 from kbtui.tui.reader.reader_document import CHANGES_VIEWS, ReaderDocument
-from kbtui.tui.reader.tool_call_blocks import make_diff_blocks, make_line_count_spans
+from kbtui.tui.reader.tool_call_blocks import make_changed_line_count_spans, make_diff_blocks
 from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def build_history_document(
             left: Spans = [("  given to ", "dim"), (sanitize_to_one_line(turn), "link")]
             key = f"given:{number}:{turn}"
             blocks.append(LeftAndRightLineBlock(key, left, link=turn))
-            blocks += make_mark_blocks(marks.get_marks(turn), "    ", f"{key}:")
+            blocks += make_turn_mark_blocks(marks.get_marks_of_turn(turn), "    ", f"{key}:")
         if number + 1 < len(versions) and version.has_text and versions[number + 1].has_text:
             compared = compare_paragraphs(
                 versions[number + 1].comparable_text, version.comparable_text
@@ -216,7 +216,7 @@ def build_changes_document(
     for path, found in by_path.items():
         kinds = ", ".join(dict.fromkeys(one.kind for _, _, one in found))
         left: Spans = [("  ", ""), *_make_path_spans(path, "link"), (f"  {kinds}", "dim")]
-        counts = make_line_count_spans(one for _, _, one in found)
+        counts = make_changed_line_count_spans(one for _, _, one in found)
         source, turn, first = found[0]
         row = LeftAndRightLineBlock(f"file:{path}", left, counts, link=source, file=path)
         row.turn, row.call = turn, first.call
@@ -229,10 +229,10 @@ def build_changes_document(
         starts.append(len(blocks))
         moved = f" from {sanitize_to_one_line(one.old_path)}" if one.old_path else ""
         left = [(f"{one.kind} ", "turn"), *_make_path_spans(one.path, "strong"), (moved, "dim")]
-        right: Spans = [*make_line_count_spans([one]), ("  ", "")]
+        right: Spans = [*make_changed_line_count_spans([one]), ("  ", "")]
         right.append((f"turn {turn}{f', call {one.call}' if one.call else ''}", "dim"))
         heading = LeftAndRightLineBlock(f"change:{number}", left, right, link=source, above=1)
-        marked = () if turn in shown else make_mark_blocks(marks.by_turn.get(turn, ()), "  ")
+        marked = () if turn in shown else make_turn_mark_blocks(marks.by_turn.get(turn, ()), "  ")
         shown.add(turn)
         for block in (heading, *marked, *make_diff_blocks(f"diff:{number}", one.hunks)):
             block.turn, block.call, block.file = turn, one.call, one.path

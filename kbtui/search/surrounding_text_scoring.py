@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from tantivy import Occur, Query
 
-from kbtui.index.passage_places import BLOCK_PASSAGES, get_block
+from kbtui.index.passage_place_numbers import BLOCK_PASSAGES, get_block_of_place
 from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from kbtui.search.query_word_analysis import QueryWord
+    from kbtui.search.query_stemming_and_matching import QueryWord
 
 # The values of these constants were measured: docs/search-quality.md.
 DISTANCE_WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
@@ -37,7 +37,7 @@ _SATURATION, _LENGTH_SHARE = 1.2, 0.75
 MAX_SURROUNDING_TERMS = 24
 """The maximum number of stems of a query that are looked for around passages.
 
-A score of tantivy has 24 bits, and each stem takes one of them (see `_find_members`).
+A score of tantivy has 24 bits, and each stem takes one of them (see `_find_passages_around_places`).
 """
 
 REACH = len(DISTANCE_WEIGHTS) - 1
@@ -54,14 +54,14 @@ class SurroundingTerm(NamedTuple):
     highest: float
 
 
-class _Member(NamedTuple):
+class _NearbyPassage(NamedTuple):
     """A passage near other passages: its length in characters, and the positions of the terms that it contains."""
 
     length: int
     terms: tuple[int, ...]
 
 
-class SurroundingTextQuery:
+class SurroundingTextScorer:
     """Finds and scores the words of a query around the passages of a keyword index."""
 
     def __init__(
@@ -89,7 +89,7 @@ class SurroundingTextQuery:
 
         Places without a passage are left out.
         """
-        members = self._find_members(places) if self.terms and places else {}
+        members = self._find_passages_around_places(places) if self.terms and places else {}
         highest = [term.highest for term in self.terms]
         found = {}
         for place in places:
@@ -109,10 +109,12 @@ class SurroundingTextQuery:
             ]
         return found
 
-    def _find_members(self, places: Collection[int]) -> Mapping[int, _Member]:
+    def _find_passages_around_places(self, places: Collection[int]) -> Mapping[int, _NearbyPassage]:
         """Map each place at and around `places` to the passage there."""
-        blocks = {get_block(place + step) for place in places for step in (-REACH, 0, REACH)}
-        among = make_block_query(self._schema, blocks)
+        blocks = {
+            get_block_of_place(place + step) for place in places for step in (-REACH, 0, REACH)
+        }
+        among = make_place_block_query(self._schema, blocks)
         # One search finds all terms of each passage: term N adds 2 to the power of N to the score.
         wanted = [
             (Occur.Should, Query.const_score_query(self._make_term_query(term.stem), 2.0**at))
@@ -130,14 +132,14 @@ class SurroundingTextQuery:
             if score not in positions:
                 bits = int(score)
                 positions[score] = tuple(at for at in range(len(wanted)) if bits >> at & 1)
-            found[place] = _Member(length, positions[score] if length else ())
+            found[place] = _NearbyPassage(length, positions[score] if length else ())
         return found
 
     def _make_term_query(self, stem: str) -> Any:
         return Query.term_query(self._schema, "body", stem, "basic")
 
 
-def make_block_query(schema: Any, blocks: Collection[int]) -> Any:
+def make_place_block_query(schema: Any, blocks: Collection[int]) -> Any:
     """Return a query for the passages in these blocks. The query does not compute scores."""
     terms = [Query.term_query(schema, "block", one, "basic") for one in sorted(blocks)]
     return Query.const_score_query(

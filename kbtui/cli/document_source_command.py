@@ -106,8 +106,8 @@ def run_source_command(args: Namespace) -> int:
     workspace = open_workspace(args.workspace).workspace
     actions = {
         "add": _add_source,
-        "ls": _list_sources,
-        "list": _list_sources,
+        "ls": _print_sources,
+        "list": _print_sources,
         "edit": _edit_source,
         "approve": _approve_source,
         "run": _run_requested_sources,
@@ -231,7 +231,7 @@ def _print_source_run(run: SourceRunRecord) -> None:
         print_to_stderr(f"skipped, {reason}: {', '.join(skipped[:MAX_SKIPS_SHOWN])}{further}")
 
 
-def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
+def _print_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     found = load_source_definitions(workspace)
     runs = userdata.load_last_source_runs()
     shown = [
@@ -258,7 +258,7 @@ def _serialize_source(
         "name": source.name,
         "kind": source.kind,
         "topic": source.topic,
-        "what": source.target_description,
+        "what": source.url_path_or_command,
         "config": source.block,
         "cron": source.cron,
         "approved_at": format_unix_time_as_iso(
@@ -282,7 +282,7 @@ def _format_source_summary(
         state = "NOT APPROVED"
     cron = f", scheduled at {source.cron}" if source.cron else ""
     text = f"{source.name}  {source.kind} into {source.topic}{cron}: {state}\n"
-    details = filter(None, [source.target_description, run.error if run else None])
+    details = filter(None, [source.url_path_or_command, run.error if run else None])
     return text + "".join(f"    {sanitize_to_one_line(detail)}\n" for detail in details)
 
 

@@ -58,11 +58,11 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
     )
     imported.add_argument("file", metavar="FILE", help="the file to read; - reads standard input")
     for command, run in (
-        (add, _add_mark),
-        (ls, _list_marks),
-        (rm, _remove_marks),
-        (export, _export_marks),
-        (imported, _import_marks),
+        (add, _add_turn_mark),
+        (ls, _print_turn_marks),
+        (rm, _remove_turn_marks),
+        (export, _export_turn_marks),
+        (imported, _import_turn_marks),
     ):
         command.set_defaults(run_action=run)
     for command in (add, ls):
@@ -85,7 +85,7 @@ def run_mark_command(args: Namespace) -> int:
         return code
 
 
-def _add_mark(library: Library, args: Namespace) -> int:
+def _add_turn_mark(library: Library, args: Namespace) -> int:
     if args.by is not None and args.state != "superseded":
         raise UsageError("only `superseded` takes a reference", where="--by")
     if args.by is None and args.state == "superseded":
@@ -102,11 +102,11 @@ def _add_mark(library: Library, args: Namespace) -> int:
     )
     (placed,) = library.find_marks(mark.id)
     short_ids = {} if args.json else _map_conversation_ids_to_short_ids(library)
-    print_text_or_json(f"{_format_mark(placed, short_ids)}\n", placed.as_json(), args.json)
+    print_text_or_json(f"{_format_turn_mark(placed, short_ids)}\n", placed.as_json(), args.json)
     return 0
 
 
-def _list_marks(library: Library, args: Namespace) -> int:
+def _print_turn_marks(library: Library, args: Namespace) -> int:
     marks = [
         one
         for one in library.marks(args.ref)
@@ -114,7 +114,7 @@ def _list_marks(library: Library, args: Namespace) -> int:
     ]
     shape = {"total": len(marks), "marks": [one.as_json() for one in marks]}
     short_ids = _map_conversation_ids_to_short_ids(library) if marks and not args.json else {}
-    text = "".join(f"{_format_mark(one, short_ids)}\n" for one in marks)
+    text = "".join(f"{_format_turn_mark(one, short_ids)}\n" for one in marks)
     print_text_or_json(text, shape, args.json)
     if not marks and not args.json:
         print_to_stderr("no marks")
@@ -122,13 +122,13 @@ def _list_marks(library: Library, args: Namespace) -> int:
 
 
 def _map_conversation_ids_to_short_ids(library: Library) -> dict[str, str]:
-    from kbtui.conversations.conversation_repository import list_conversation_signatures
+    from kbtui.conversations.conversation_repository import list_conversation_change_signatures
     from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
 
-    return shorten_conversation_ids(list_conversation_signatures(library.workspace))
+    return shorten_conversation_ids(list_conversation_change_signatures(library.workspace))
 
 
-def _format_mark(placed: PlacedMark, short_ids: Mapping[str, str]) -> str:
+def _format_turn_mark(placed: PlacedMark, short_ids: Mapping[str, str]) -> str:
     """Format a mark on one line, with its id at the end.
 
     If the marked text is not found, further lines say why and quote the text. `short_ids` maps the ids
@@ -156,7 +156,7 @@ def _format_mark(placed: PlacedMark, short_ids: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def format_mark_lines(labels: Iterable[str], indent: str = "    ") -> str:
+def format_turn_mark_lines(labels: Iterable[str], indent: str = "    ") -> str:
     """Return a line of text for each of the `labels` of a turn's marks, indented by `indent`."""
     return "".join(f"{indent}mark: {cut_mark_label(label)}\n" for label in labels)
 
@@ -168,7 +168,7 @@ def cut_mark_label(label: str) -> str:
     return cut_to_width(sanitize_to_one_line(label), MAX_LISTED_CHARACTERS)
 
 
-def print_marks_notice(marks: MarksOfTurns | ConversationMarks) -> None:
+def print_unreadable_marks_notice(marks: MarksOfTurns | ConversationMarks) -> None:
     """Print a notice on stderr if the marks could not be read."""
     if marks.notice is not None:
         from kbtui.notices import format_notice
@@ -186,7 +186,7 @@ def report_unreadable_marks(library: Library) -> None:
         print_to_stderr(f"marks are not shown: {error}")
 
 
-def _remove_marks(library: Library, args: Namespace) -> int:
+def _remove_turn_marks(library: Library, args: Namespace) -> int:
     found = {one.mark.id: one for name in args.names for one in library.find_marks(name)}
     for mark_id in found:
         library.unmark(mark_id)
@@ -194,7 +194,7 @@ def _remove_marks(library: Library, args: Namespace) -> int:
     return 0
 
 
-def _export_marks(library: Library, args: Namespace) -> int:
+def _export_turn_marks(library: Library, args: Namespace) -> int:
     shape = {"kbtui_marks": 1, "marks": [one.as_json() for one in library.marks()]}
     if args.output is None:
         print_json_result(shape)
@@ -204,7 +204,7 @@ def _export_marks(library: Library, args: Namespace) -> int:
     return 0
 
 
-def _import_marks(library: Library, args: Namespace) -> int:
+def _import_turn_marks(library: Library, args: Namespace) -> int:
     from kbtui.conversations.turn_marks import parse_exported_mark
     from kbtui.userdata.turn_mark_store import MarkStore
 

@@ -19,7 +19,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.topic_scan import find_file_name_problem
+from kbtui.knowledge.topic_directory_scan import find_file_name_problem
 from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ EntryKey = tuple[str, ...]
 """The key of an entry: `("subject", topic, path)` or `("conversation", id)`."""
 
 
-class DamagedLibraryPart(KbtuiError):
+class DamagedLibraryPartError(KbtuiError):
     """A part is damaged, or was not written by kbtui."""
 
 
-class MissingLibraryPart(DamagedLibraryPart):
+class MissingLibraryPartError(DamagedLibraryPartError):
     """The store lacks a part that the manifest names."""
 
 
@@ -140,42 +140,42 @@ def _encode_library_part(contents: dict[str, Any], table: bytes, body: bytes) ->
 
 
 def decompress_to_known_size(data: bytes, size: int) -> bytes:
-    """Decompress bytes. Raises `DamagedLibraryPart` if the result does not have exactly `size` bytes."""
+    """Decompress bytes. Raises `DamagedLibraryPartError` if the result does not have exactly `size` bytes."""
     try:
         stream = zlib.decompressobj()
         found = stream.decompress(data, size + 1)
     except zlib.error as error:
-        raise DamagedLibraryPart(f"it cannot be decompressed: {error}") from error
+        raise DamagedLibraryPartError(f"it cannot be decompressed: {error}") from error
     if len(found) != size or not stream.eof:
-        raise DamagedLibraryPart("the size of an entry is wrong")
+        raise DamagedLibraryPartError("the size of an entry is wrong")
     return found
 
 
 def parse_table_of_contents(data: bytes) -> TextPartTableOfContents | VectorPartTableOfContents:
     """Parse the table of contents at the beginning of a part's bytes.
 
-    Raises `DamagedLibraryPart`, or errors of the standard library for other invalid data.
+    Raises `DamagedLibraryPartError`, or errors of the standard library for other invalid data.
     """
     if not data.startswith(_MAGIC):
-        raise DamagedLibraryPart(
+        raise DamagedLibraryPartError(
             "it is not a part of a library, or it is from a later version of kbtui"
         )
     start = len(_MAGIC) + _LENGTHS.size
     packed, table = _LENGTHS.unpack(data[len(_MAGIC) : start])
     if start + packed + table > len(data) or packed > MAX_CONTENTS_BYTES:
-        raise DamagedLibraryPart("its table of contents is cut")
+        raise DamagedLibraryPartError("its table of contents is cut")
     stream = zlib.decompressobj()
     text = stream.decompress(data[start : start + packed], MAX_CONTENTS_BYTES)
     if not stream.eof:
-        raise DamagedLibraryPart("its table of contents is too large")
+        raise DamagedLibraryPartError("its table of contents is too large")
     contents = json.loads(text)
     if contents["kind"] == "vectors":
         return _parse_vector_contents(contents, data[start + packed : start + packed + table])
     if contents["kind"] != "texts":
-        raise DamagedLibraryPart("it is of an unknown kind")
+        raise DamagedLibraryPartError("it is of an unknown kind")
     entries = contents["entries"]
     if len(entries) > MAX_ENTRIES_PER_PART:
-        raise DamagedLibraryPart("it has too many entries")
+        raise DamagedLibraryPartError("it has too many entries")
     return TextPartTableOfContents([_parse_entry(entry) for entry in entries])
 
 
@@ -183,25 +183,25 @@ def _parse_entry(entry: list[Any]) -> EntryInLibraryPart:
     key, checksum, size, start, length = entry
     numbers = (size, start, length)
     if not all(type(one) is int and 0 <= one <= MAX_PART_BYTES for one in numbers):
-        raise DamagedLibraryPart("an entry has an invalid size or position")
+        raise DamagedLibraryPartError("an entry has an invalid size or position")
     if size > MAX_ENTRY_BYTES:
-        raise DamagedLibraryPart("an entry is too large")
+        raise DamagedLibraryPartError("an entry is too large")
     if not isinstance(checksum, str) or len(checksum) != 64:
-        raise DamagedLibraryPart("an entry has an invalid checksum")
-    return EntryInLibraryPart(check_entry_key(key), checksum, size, start, length)
+        raise DamagedLibraryPartError("an entry has an invalid checksum")
+    return EntryInLibraryPart(validate_entry_key(key), checksum, size, start, length)
 
 
-def check_entry_key(key: Any) -> EntryKey:
-    """Return `key` unchanged. Raises `DamagedLibraryPart` if it is invalid.
+def validate_entry_key(key: Any) -> EntryKey:
+    """Return `key` unchanged. Raises `DamagedLibraryPartError` if it is invalid.
 
     A key with a name such as `..` is invalid, because it could name a file outside the mirror.
     """
     if not isinstance(key, list | tuple) or not all(isinstance(one, str) for one in key):
-        raise DamagedLibraryPart("an entry has an invalid name")
+        raise DamagedLibraryPartError("an entry has an invalid name")
     kind, *rest = key or ("",)
     is_subject = kind == "subject" and len(rest) == 2
     if not is_subject and not (kind == "conversation" and len(rest) == 1):
-        raise DamagedLibraryPart("an entry is of an unknown kind")
+        raise DamagedLibraryPartError("an entry is of an unknown kind")
     paths = [rest[0], *rest[1].split("/")] if is_subject else rest
     for name in paths:
         if (
@@ -213,43 +213,43 @@ def check_entry_key(key: Any) -> EntryKey:
             or find_file_name_problem(name)
             or len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES
         ):
-            raise DamagedLibraryPart(f"an entry has a name that is not allowed: {name[:80]!r}")
+            raise DamagedLibraryPartError(f"an entry has a name that is not allowed: {name[:80]!r}")
     if sum(len(one.encode("utf-8", "surrogatepass")) for one in rest) > MAX_PATH_BYTES:
-        raise DamagedLibraryPart("an entry has a name that is too long")
+        raise DamagedLibraryPartError("an entry has a name that is too long")
     return tuple(key)
 
 
 def _parse_vector_contents(contents: dict[str, Any], table: bytes) -> VectorPartTableOfContents:
     model, dimension, count = contents["model"], contents["dimension"], contents["count"]
     if type(count) is not int or count * HASH_BYTES != len(table):
-        raise DamagedLibraryPart("the number of its vectors is wrong")
+        raise DamagedLibraryPartError("the number of its vectors is wrong")
     if type(dimension) is not int or not 1 <= dimension <= 65_536 or not isinstance(model, str):
-        raise DamagedLibraryPart("it has vectors of an invalid size")
+        raise DamagedLibraryPartError("it has vectors of an invalid size")
     hashes = [table[at : at + HASH_BYTES] for at in range(0, len(table), HASH_BYTES)]
     return VectorPartTableOfContents(model, dimension, hashes)
 
 
 def read_entry_from_part(data: bytes, contents_bytes: int, entry: EntryInLibraryPart) -> bytes:
-    """Return the contents of an entry's file. `data` is the part that contains it. Raises `DamagedLibraryPart`."""
+    """Return the contents of an entry's file. `data` is the part that contains it. Raises `DamagedLibraryPartError`."""
     start = contents_bytes + entry.start
     found = decompress_to_known_size(data[start : start + entry.length], entry.size)
     if sha256(found).hexdigest() != entry.checksum:
-        raise DamagedLibraryPart(f"the entry {'/'.join(entry.key[1:])} has a wrong checksum")
+        raise DamagedLibraryPartError(f"the entry {'/'.join(entry.key[1:])} has a wrong checksum")
     return found
 
 
 def read_vectors(
     data: bytes, contents_bytes: int, contents: VectorPartTableOfContents
 ) -> list[bytes]:
-    """Return the vectors of a part, each as bytes of 16-bit numbers. Raises `DamagedLibraryPart`."""
+    """Return the vectors of a part, each as bytes of 16-bit numbers. Raises `DamagedLibraryPartError`."""
     import numpy as np
 
     row = 2 * contents.dimension
     body = data[contents_bytes:]
     if len(body) != row * len(contents.hashes):
-        raise DamagedLibraryPart("its vectors are cut")
+        raise DamagedLibraryPartError("its vectors are cut")
     if not np.isfinite(np.frombuffer(body, dtype="<f2")).all():
-        raise DamagedLibraryPart("a vector is not a number")
+        raise DamagedLibraryPartError("a vector is not a number")
     return [body[at : at + row] for at in range(0, len(body), row)]
 
 
@@ -259,7 +259,7 @@ REPAIR_HINT = "publish the library again with `kbtui publish URI --verify`"
 
 
 def read_whole_part(store: LibraryStore, part: LibraryPartReference) -> bytes:
-    """Read a part. Raises `DamagedLibraryPart`, or `MissingLibraryPart` if the store has no such part."""
+    """Read a part. Raises `DamagedLibraryPartError`, or `MissingLibraryPartError` if the store has no such part."""
     where = store.format_object_uri(part.path)
     found = store.read_object(part.path, part.size)
     if found is None:
@@ -288,29 +288,31 @@ def is_table_of_contents_intact(data: bytes, part: LibraryPartReference) -> bool
 def parse_part_table_of_contents(
     data: bytes, part: LibraryPartReference, where: str
 ) -> TextPartTableOfContents | VectorPartTableOfContents:
-    """Parse the table of contents of a part. Raises `DamagedLibraryPart`.
+    """Parse the table of contents of a part. Raises `DamagedLibraryPartError`.
 
     `where` is the URI of the part, for messages.
     """
     try:
         contents = parse_table_of_contents(data)
-    except DamagedLibraryPart as error:
-        raise DamagedLibraryPart(error.message, where=where, hint=REPAIR_HINT) from error
+    except DamagedLibraryPartError as error:
+        raise DamagedLibraryPartError(error.message, where=where, hint=REPAIR_HINT) from error
     except (ValueError, KeyError, TypeError, struct.error, zlib.error, RecursionError) as error:
         message = f"its table of contents is invalid ({type(error).__name__})"
-        raise DamagedLibraryPart(message, where=where, hint=REPAIR_HINT) from error
+        raise DamagedLibraryPartError(message, where=where, hint=REPAIR_HINT) from error
     if isinstance(contents, TextPartTableOfContents) != (part.kind == "texts"):
-        raise DamagedLibraryPart(
+        raise DamagedLibraryPartError(
             "the part's kind differs from the one in the manifest", where=where
         )
     return contents
 
 
-def _make_missing_part_error(where: str) -> MissingLibraryPart:
-    return MissingLibraryPart("a part is missing from the store", where=where, hint=REPAIR_HINT)
+def _make_missing_part_error(where: str) -> MissingLibraryPartError:
+    return MissingLibraryPartError(
+        "a part is missing from the store", where=where, hint=REPAIR_HINT
+    )
 
 
-def _make_checksum_error(where: str) -> DamagedLibraryPart:
-    return DamagedLibraryPart(
+def _make_checksum_error(where: str) -> DamagedLibraryPartError:
+    return DamagedLibraryPartError(
         "the part is damaged: its checksum differs", where=where, hint=REPAIR_HINT
     )

@@ -15,10 +15,10 @@ from kbtui.cli.cli_output import (
     print_through_pager,
     print_to_stderr,
 )
-from kbtui.cli.mark_command import format_mark_lines, print_marks_notice
+from kbtui.cli.turn_mark_command import format_turn_mark_lines, print_unreadable_marks_notice
 from kbtui.terminal_text import (
     cut_to_width,
-    format_added_and_removed_lines,
+    format_added_and_removed_counts,
     sanitize,
     sanitize_to_one_line,
 )
@@ -57,7 +57,7 @@ def run_blame_command(args: Namespace) -> int:
     kbtui blame src/main.py          turns that changed or read the file
     kbtui blame src/main.py:12-20    turns whose edits wrote these lines
     """
-    from kbtui.conversations.conversation_repository import list_conversation_signatures
+    from kbtui.conversations.conversation_repository import list_conversation_change_signatures
     from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
     from kbtui.library import open_workspace
     from kbtui.library.file_turn_history import (
@@ -68,7 +68,7 @@ def run_blame_command(args: Namespace) -> int:
     with open_workspace(args.workspace) as library:
         with StderrWaitIndicator("reading conversations"):
             found = library.blame(decode_command_argument(args.file), str(Path.cwd()))
-            ids = list_conversation_signatures(library.workspace)
+            ids = list_conversation_change_signatures(library.workspace)
         turns = [
             turn
             for turn in found.turns
@@ -78,19 +78,21 @@ def run_blame_command(args: Namespace) -> int:
         if args.json:
             shape = found._replace(turns=turns).as_json()
             for row in shape["turns"]:
-                row.update(marks.make_json_fields(row["ref"]))
+                row.update(marks.make_turn_marks_json_fields(row["ref"]))
             print_json_result(shape)
         else:
             short_ids = shorten_conversation_ids(ids)
             text = "\n".join(
-                _format_file_turn(turn, short_ids, marks.get_labels(turn.ref), shows_diff=args.diff)
+                _format_turn_that_used_file(
+                    turn, short_ids, marks.get_mark_labels_of_turn(turn.ref), shows_diff=args.diff
+                )
                 for turn in turns
             )
             _print_diff(text)
     if not args.json:
         for lines in describe_unexplained_lines(found.unexplained):
             print_to_stderr(lines)
-    print_marks_notice(marks)
+    print_unreadable_marks_notice(marks)
     print_git_problem(library.workspace)
     if found.problems and not args.json:
         print_to_stderr(describe_conversation_problems(found.problems))
@@ -102,9 +104,9 @@ def run_blame_command(args: Namespace) -> int:
 
 def print_git_problem(workspace: Workspace) -> None:
     """If the history of the workspace's repository cannot be read, print the reason on stderr."""
-    from kbtui.workspace.git_history import find_git_problem
+    from kbtui.workspace.git_history import find_git_history_problem
 
-    if problem := find_git_problem(str(workspace.root)):
+    if problem := find_git_history_problem(str(workspace.root)):
         print_to_stderr(
             sanitize_to_one_line(
                 f"the history in Git cannot be read and is left out: git: {problem}"
@@ -112,7 +114,7 @@ def print_git_problem(workspace: Workspace) -> None:
         )
 
 
-def _format_file_turn(
+def _format_turn_that_used_file(
     turn: TurnTouchingFile, short_ids: dict[str, str], marks: Sequence[str], *, shows_diff: bool
 ) -> str:
     """Format a turn: a line with its reference, time and title, and indented lines below.
@@ -128,7 +130,7 @@ def _format_file_turn(
     lines.append(f"    {turn.describe_lines_and_actions()}")
     text = "".join(f"{line}\n" for line in lines)
     head, _, rest = text.partition("\n")
-    text = f"{head}\n{format_mark_lines(marks)}{rest}"
+    text = f"{head}\n{format_turn_mark_lines(marks)}{rest}"
     if shows_diff:
         text += "".join(one.format_diff() for one in turn.actions if one.hunks)
     return text
@@ -158,7 +160,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
         if ref.turn is not None:
             check_turn_and_call_exist(conversation, ref)
         activities = {
-            turn: _select_call_activity(activity, ref.call, path)
+            turn: _select_activity_of_call_and_file(activity, ref.call, path)
             for turn, activity in collect_turn_activities(library.workspace, conversation).items()
             if ref.turn in (None, turn)
         }
@@ -193,7 +195,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
         print_result("".join(_format_changed_files(changes, marks)))
     else:
         _print_diff("".join(_format_changes_as_diffs(changes, marks)))
-    print_marks_notice(marks)
+    print_unreadable_marks_notice(marks)
     for problem in conversation.problems:
         print_to_stderr(f"{info.ref}: {problem}")
     if not changes and not args.json:
@@ -204,7 +206,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
     return 0 if changes else 1
 
 
-def _select_call_activity(
+def _select_activity_of_call_and_file(
     activity: TurnActivity, call: int | None, path: str | None
 ) -> TurnActivity:
     """Return the part of an activity that belongs to a call and a file.
@@ -249,7 +251,7 @@ def _format_changed_files(
     width = max((len(sanitize_to_one_line(path)) for path in by_path), default=0)
     for path, found in by_path.items():
         kinds = ", ".join(dict.fromkeys(one.kind for _, one in found))
-        counts = format_added_and_removed_lines(
+        counts = format_added_and_removed_counts(
             sum(one.added for _, one in found), sum(one.removed for _, one in found)
         )
         turns = list(dict.fromkeys(turn for turn, _ in found))
@@ -258,7 +260,7 @@ def _format_changed_files(
         parts = [kinds, *([counts] if counts else []), where]
         yield f"{sanitize_to_one_line(path):<{width}}  {'  '.join(parts)}\n"
     for turn in dict.fromkeys(turn for _, turn, _ in changes):
-        yield format_mark_lines(marks.get_labels(turn), f"turn {turn}  ")
+        yield format_turn_mark_lines(marks.get_mark_labels_of_turn(turn), f"turn {turn}  ")
 
 
 def _format_changes_as_diffs(
@@ -268,7 +270,9 @@ def _format_changes_as_diffs(
     shown: set[int] = set()
     for source, turn, one in changes:
         if turn not in shown:
-            yield format_mark_lines(marks.get_labels(turn), f"{source.partition('.')[0]}  ")
+            yield format_turn_mark_lines(
+                marks.get_mark_labels_of_turn(turn), f"{source.partition('.')[0]}  "
+            )
         shown.add(turn)
         yield _format_change_as_diff(source, one)
 
@@ -276,7 +280,7 @@ def _format_changes_as_diffs(
 def _format_change_as_diff(source: str, action: TurnFileAction) -> str:
     """Return a change as a diff, preceded by a line that names the call."""
     moved = f" from {action.old_path}" if action.old_path else ""
-    counts = format_added_and_removed_lines(action.added, action.removed)
+    counts = format_added_and_removed_counts(action.added, action.removed)
     head = sanitize_to_one_line(f"{source}  {action.kind} {action.path}{moved}")
     diff = action.format_diff() if action.hunks else ""
     return f"{head}{f'  {counts}' if counts else ''}\n{diff}\n"

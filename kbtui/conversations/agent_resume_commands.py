@@ -46,7 +46,7 @@ class OfferedAgentCommand(NamedTuple):
     last_turn: int | None = None
 
     @property
-    def has_directory(self) -> bool:
+    def does_directory_exist(self) -> bool:
         """Whether the directory still exists."""
         return os.path.isdir(self.directory)  # noqa: PTH112
 
@@ -133,7 +133,7 @@ def run_agent_command(command: OfferedAgentCommand) -> int:
     Raises `KbtuiError` if the command's directory does not exist, or if its program is not
     installed.
     """
-    if not command.has_directory:
+    if not command.does_directory_exist:
         raise KbtuiError(
             "the directory of the conversation no longer exists",
             where=command.directory,
