@@ -370,6 +370,24 @@ opens a screen leaves it again.
 """
 
 
+def test_every_command_of_a_dialog_has_an_action() -> None:
+    from kbtui.tui.app import KbtuiApp
+    from kbtui.tui.framework.dialogs import ChoiceField, FormDialog, OptionsDialog, TextInputDialog
+    from kbtui.tui.reader.document_view import DocumentOverlayScreen
+
+    owners: dict[str, Any] = {
+        "dialog": TextInputDialog,
+        "options": OptionsDialog,
+        "form": FormDialog,
+        "choice": ChoiceField,
+        "page": DocumentOverlayScreen,
+    }
+    for command in DIALOG_COMMANDS:
+        place, _, name = command.action.partition("(")[0].rpartition(".")
+        owner = KbtuiApp if place == "app" else owners[command.scope]
+        assert hasattr(owner, f"action_{name}"), command.id
+
+
 def test_a_key_means_the_same_in_every_screen_and_dialog() -> None:
     names: dict[str, set[str]] = {}
     for command in (*ALL_COMMANDS, *DIALOG_COMMANDS):
