@@ -16,7 +16,6 @@ from kbtui.index.entries_and_chunks import CHUNKING_VERSION, hash_embedded_text
 from kbtui.publishing.published_library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
-    LibraryPartReference,
     UnsupportedManifestFormatError,
     UnusableLibraryManifestError,
     VectorTableVersion,
@@ -28,6 +27,7 @@ from kbtui.publishing.published_library_part_format import (
     PARTS_PREFIX,
     DamagedLibraryPartError,
     EncodedLibraryPart,
+    LibraryPartReference,
     TextPartTableOfContents,
     VectorPartTableOfContents,
     encode_text_part,

@@ -20,7 +20,7 @@ from kbtui.errors import ConfigError, KbtuiError, UsageError
 from kbtui.publishing.published_library_part_format import (
     MAX_CONTENTS_BYTES,
     MAX_PART_BYTES,
-    PARTS_PREFIX,
+    LibraryPartReference,
     validate_entry_key,
 )
 from kbtui.workspace.paths import LIBRARY_FILE, PUBLISH_KEY_VARIABLE
@@ -43,25 +43,6 @@ class UnusableLibraryManifestError(KbtuiError):
 
 class UnsupportedManifestFormatError(UnusableLibraryManifestError):
     """The manifest has a format that this version of kbtui cannot read."""
-
-
-@dataclass(frozen=True)
-class LibraryPartReference:
-    """A part of a version. `name` is the SHA-256 of the part.
-
-    `contents_checksum` is the SHA-256 of the part's table of contents.
-    """
-
-    name: str
-    kind: str
-    size: int
-    contents_bytes: int
-    contents_checksum: str
-
-    @property
-    def path(self) -> str:
-        """The name of the object in the store."""
-        return f"{PARTS_PREFIX}/{self.name}"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from kbtui.publishing.published_library_manifest import LibraryPartReference
     from kbtui.publishing.published_library_store import LibraryStore
 
 PARTS_PREFIX = "parts"
@@ -43,6 +42,25 @@ _LENGTHS = struct.Struct("<QQ")
 
 EntryKey = tuple[str, ...]
 """The key of an entry: `("subject", topic, path)` or `("conversation", id)`."""
+
+
+@dataclass(frozen=True)
+class LibraryPartReference:
+    """A part of a version. `name` is the SHA-256 of the part.
+
+    `contents_checksum` is the SHA-256 of the part's table of contents.
+    """
+
+    name: str
+    kind: str
+    size: int
+    contents_bytes: int
+    contents_checksum: str
+
+    @property
+    def path(self) -> str:
+        """The name of the object in the store."""
+        return f"{PARTS_PREFIX}/{self.name}"
 
 
 class DamagedLibraryPartError(KbtuiError):

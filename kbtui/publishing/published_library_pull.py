@@ -75,8 +75,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kbtui.publishing.published_library_manifest import LibraryPartReference
-    from kbtui.publishing.published_library_part_format import EntryInLibraryPart, EntryKey
+    from kbtui.publishing.published_library_part_format import (
+        EntryInLibraryPart,
+        EntryKey,
+        LibraryPartReference,
+    )
     from kbtui.workspace import Workspace
     from kbtui.workspace.published_library_settings import LibrarySubscriptionSettings
 
