@@ -10,7 +10,7 @@ from kbtui.version import __version__
 
 TYPE_CHECKING = False  # importing `typing` would take time
 if TYPE_CHECKING:
-    from kbtui.citations import Citation, Citations
+    from kbtui.citations.tool_call_citations import Citation, Citations
     from kbtui.conversations.conversation_data_types import ConversationInfo
     from kbtui.conversations.turn_marks import Mark, PlacedMark
     from kbtui.errors import (
@@ -52,8 +52,8 @@ __all__ = [
 
 _MODULES = {
     "SearchAnswer": "search.search_request_and_answer",
-    "Citation": "citations",
-    "Citations": "citations",
+    "Citation": "citations.tool_call_citations",
+    "Citations": "citations.tool_call_citations",
     "ConversationInfo": "conversations.conversation_data_types",
     "Hit": "search.search_request_and_answer",
     "KnowledgeHit": "library.async_memory_client",

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
         TurnJson,
         TurnTouchingFileSummaryJson,
     )
-    from kbtui.citations import Citation
+    from kbtui.citations.tool_call_citations import Citation
     from kbtui.conversations.conversation_data_types import (
         Conversation,
         ConversationEventJson,

@@ -22,8 +22,8 @@ from kbtui.terminal_text import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kbtui.citations import Citation
     from kbtui.citations.cited_text_comparison import UnknownStateReason
+    from kbtui.citations.tool_call_citations import Citation
     from kbtui.conversations.conversation_data_types import Conversation, ConversationEvent, Turn
     from kbtui.references import Ref
 

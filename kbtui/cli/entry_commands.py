@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
 
-    from kbtui.citations import Citation
     from kbtui.citations.citation_and_conversation_export import CitedTextDifference
+    from kbtui.citations.tool_call_citations import Citation
     from kbtui.cli.cli_argument_parser import CliArgumentParser
     from kbtui.index.catalog_query import EntryChunkJson, EntryPage, EntryRow
     from kbtui.knowledge.front_matter import FrontMatterAndBody

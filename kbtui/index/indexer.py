@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-    from kbtui.citations import CitationTargetLookup
+    from kbtui.citations.tool_call_citations import CitationTargetLookup
     from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.index.entry_extraction import EntryPartForIndex
@@ -472,7 +472,7 @@ class WorkspaceIndexWriter:
         changes: IndexRefreshChanges,
     ) -> None:
         """Remove the entries with the ids `gone`, and index `subjects` and `conversations`."""
-        from kbtui.citations import CitationTargetLookup
+        from kbtui.citations.tool_call_citations import CitationTargetLookup
         from kbtui.conversations.conversation_repository import list_conversations
         from kbtui.conversations.project_directories import list_workspace_and_worktree_paths
 
@@ -578,7 +578,7 @@ def _add_citation_and_usage_rows(
 def _make_citation_rows(
     conversation: Conversation, targets: CitationTargetLookup
 ) -> list[tuple[object, ...]]:
-    from kbtui.citations import extract_citations
+    from kbtui.citations.tool_call_citations import extract_citations
 
     return [
         (

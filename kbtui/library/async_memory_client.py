@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from kbtui.citations import Citations
+    from kbtui.citations.tool_call_citations import Citations
     from kbtui.conversations.conversation_data_types import ConversationInfo
     from kbtui.conversations.turn_marks import Mark, MarkState, PlacedMark
     from kbtui.knowledge.knowledge_data_types import Topic

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from kbtui.citations import CitationTargetLookup
+    from kbtui.citations.tool_call_citations import CitationTargetLookup
     from kbtui.citations.turn_activity import FileEdit, FindEarlierText, TurnActivity
     from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo, Turn
     from kbtui.references import Ref
@@ -602,7 +602,7 @@ class _LearnedSubjectFiles:
 
     @cached_property
     def _citation_target_lookup(self) -> CitationTargetLookup | None:
-        from kbtui.citations import CitationTargetLookup
+        from kbtui.citations.tool_call_citations import CitationTargetLookup
         from kbtui.index.entries_and_chunks import make_subject_id
         from kbtui.knowledge import load_knowledge
 

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from kbtui.citations import Citation, Citations
     from kbtui.citations.cited_text_comparison import ComparableSubjectText
-    from kbtui.citations.tool_call_citations import CitationTargetLookup
+    from kbtui.citations.tool_call_citations import Citation, Citations, CitationTargetLookup
     from kbtui.conversations.conversation_data_types import Conversation, Turn
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.knowledge import KnowledgeBase
@@ -212,7 +211,7 @@ class ReferenceTargetReader(IndexAndEngineAccess):
 
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
         """Return the citations that a conversation makes, with the current titles of the cited entries and files."""
-        from kbtui.citations import extract_citations
+        from kbtui.citations.tool_call_citations import extract_citations
         from kbtui.conversations import conversation_repository
 
         titles = {
@@ -237,8 +236,10 @@ class ReferenceTargetReader(IndexAndEngineAccess):
 
         The current titles of the subjects are not added.
         """
-        from kbtui.citations import extract_citations
-        from kbtui.citations.tool_call_citations import group_outdated_citations_by_turn
+        from kbtui.citations.tool_call_citations import (
+            extract_citations,
+            group_outdated_citations_by_turn,
+        )
 
         events = chain.from_iterable(turn.events for turn in conversation.turns)
         if not any(event.kind == "tool_call_request" for event in events):
@@ -271,8 +272,8 @@ class ReferenceTargetReader(IndexAndEngineAccess):
 
     def find_citing_turns(self, target: Ref | str) -> list[Citation]:
         """Return all citations of `target` (a reference or the path of a file), newest first."""
-        from kbtui.citations import Citation
         from kbtui.citations.cited_text_comparison import find_citation_state
+        from kbtui.citations.tool_call_citations import Citation
 
         targets, chunk, gone = self._list_citation_names_of_target(target)
         reader = self.open_index_reader()
@@ -326,7 +327,7 @@ class ReferenceTargetReader(IndexAndEngineAccess):
 
     def find_citations(self, name: str | Ref) -> Citations:
         """Find the turns that cite a target, and the citations that the target makes. Does not update the index."""
-        from kbtui.citations import Citations
+        from kbtui.citations.tool_call_citations import Citations
 
         target = self._parse_reference_or_path(name) if isinstance(name, str) else name
         if isinstance(target, Ref) and target.kind == "topic":

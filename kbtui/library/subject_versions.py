@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from kbtui.citations import Citation
     from kbtui.citations.cited_text_comparison import GivenSubjectText
-    from kbtui.citations.tool_call_citations import CitationKey
+    from kbtui.citations.tool_call_citations import Citation, CitationKey
     from kbtui.conversations.conversation_data_types import Conversation
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.library.reference_target_reader import ReferenceTargetReader

@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from kbtui.citations import Citation, Citations
-    from kbtui.citations.tool_call_citations import CitationKey
+    from kbtui.citations.tool_call_citations import Citation, CitationKey, Citations
     from kbtui.conversations.conversation_data_types import (
         Conversation,
         ConversationInfo,

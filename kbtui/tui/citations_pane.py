@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.timer import Timer
 
-    from kbtui.citations import Citation
     from kbtui.citations.cited_text_comparison import UnknownStateReason
+    from kbtui.citations.tool_call_citations import Citation
     from kbtui.citations.turn_activity import TurnActivity
     from kbtui.conversations.conversation_data_types import Conversation
     from kbtui.conversations.turn_marks import PlacedMark

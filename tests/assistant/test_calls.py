@@ -17,8 +17,11 @@ from kbtui.assistant.assistant_tools import (
     escape_citation_headers,
     format_search_answer,
 )
-from kbtui.citations import CitationTargetLookup, extract_citations
-from kbtui.citations.tool_call_citations import SEARCH_RESULT_HEADER
+from kbtui.citations.tool_call_citations import (
+    SEARCH_RESULT_HEADER,
+    CitationTargetLookup,
+    extract_citations,
+)
 from kbtui.conversations.conversation_data_types import (
     Conversation,
     ConversationEvent,

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from kbtui.assistant.conversation_tool_answers import format_answer_as_xml
-from kbtui.citations import Citation, CitationTargetLookup, extract_citations
 from kbtui.citations.cited_text_comparison import make_given_text_of_tool_result
-from kbtui.citations.tool_call_citations import parse_kbtui_tool_name
+from kbtui.citations.tool_call_citations import (
+    Citation,
+    CitationTargetLookup,
+    extract_citations,
+    parse_kbtui_tool_name,
+)
 from kbtui.conversations.conversation_data_types import (
     Conversation,
     ConversationEvent,

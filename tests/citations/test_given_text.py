@@ -11,12 +11,12 @@ from support import Builder
 from test_citing import make_call, make_conversation
 
 from kbtui.assistant.assistant_tools import escape_citation_headers
-from kbtui.citations import CitationTargetLookup, extract_citations
 from kbtui.citations.cited_text_comparison import (
     ComparableSubjectText,
     find_citation_state,
     find_current_part_of_given_text,
 )
+from kbtui.citations.tool_call_citations import CitationTargetLookup, extract_citations
 from kbtui.index.chunk_splitter import split_subject_into_chunks
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.knowledge import KnowledgeBase, load_knowledge

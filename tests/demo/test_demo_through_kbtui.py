@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from demo_files import DEMO, TOPICS, conversation_folders, subject_files
 
-from kbtui.citations import CitationTargetLookup, extract_citations
+from kbtui.citations.tool_call_citations import CitationTargetLookup, extract_citations
 from kbtui.conversations.conversation_data_types import Conversation
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
 from kbtui.index.entries_and_chunks import make_subject_id

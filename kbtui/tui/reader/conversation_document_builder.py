@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from kbtui.citations import Citation
+    from kbtui.citations.tool_call_citations import Citation
     from kbtui.citations.turn_activity import TurnFileAction
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from kbtui.citations import Citation
+    from kbtui.citations.tool_call_citations import Citation
     from kbtui.conversations.conversation_data_types import TokenUsage, Turn
     from kbtui.conversations.turn_marks import ConversationMarks
     from kbtui.tui.navigation_target import NavigationTarget
