@@ -803,7 +803,7 @@ def _make_conversation_read_answer(
             if event.kind in kinds
         ]
         more: dict[str, Any] = {"rewound": True} if turn.is_rewound else {}
-        if count := turn.attachments:
+        if count := turn.attachment_count:
             more["attachments"] = count
         if subjects := outdated.get(turn.number):
             more["outdated_subjects"] = subjects

@@ -85,7 +85,7 @@ class SharedConversationParts:
     masked: list[MaskedSecretsAtPlace] | None = None
 
     @property
-    def warning(self) -> str | None:
+    def unmasked_secrets_warning(self) -> str | None:
         """A warning that secrets were not masked; None if they were masked."""
         return (
             None
@@ -286,7 +286,7 @@ def format_shared_conversation_markdown(shared: SharedConversationParts) -> str:
         shared.turns,
         shared.citations_by_turn,
         shared.marks,
-        filter(None, (shared.remark, shared.warning)),
+        filter(None, (shared.remark, shared.unmasked_secrets_warning)),
     )
     if lines := describe_masked_secrets(shared):
         text += "\n## Masked secrets\n\n" + "".join(f"- {line}\n" for line in lines)
@@ -304,7 +304,7 @@ def make_shared_conversation_json(shared: SharedConversationParts) -> dict[str, 
             "started_at": format_timestamp(turn.started_at),
             "model": turn.model,
             "rewound": turn.is_rewound,
-            "attachments": turn.attachments,
+            "attachments": turn.attachment_count,
             "marks": shared.marks.get(turn.number, []),
             "events": [
                 make_event_json(event, shared.conversation.info.id) for event in turn.events
@@ -443,7 +443,7 @@ def _format_conversation_facts(shared: SharedConversationParts) -> str:
 
 def _format_masked_secrets(shared: SharedConversationParts) -> Iterator[str]:
     if shared.masked is None:
-        yield f'<p id="unmasked"><strong>{_escape_html_line(shared.warning or "")}</strong></p>'
+        yield f'<p id="unmasked"><strong>{_escape_html_line(shared.unmasked_secrets_warning or "")}</strong></p>'
         return
     lines = describe_masked_secrets(shared)
     total = sum(one.times for one in shared.masked)

@@ -61,7 +61,7 @@ def load_search_into_arguments(args: Namespace) -> None:
     args.all = args.all or search.all_projects
 
 
-def list_saved_searches(args: Namespace) -> int:
+def print_saved_searches(args: Namespace) -> int:
     """Print the saved searches; return the exit code."""
     found = _open_user_data(args).list_saved_searches()
     if args.json:

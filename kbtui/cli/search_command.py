@@ -86,7 +86,7 @@ def run_search_command(args: Namespace) -> int:
         if args.remove_saved is not None:
             return saved_search_commands.remove_saved_search(args)
         if not args.saved:
-            return saved_search_commands.list_saved_searches(args)
+            return saved_search_commands.print_saved_searches(args)
         saved_search_commands.load_search_into_arguments(args)
     _check_search_arguments(args)
     expression = extract_regex_between_slashes(" ".join(args.query))

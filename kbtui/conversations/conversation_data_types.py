@@ -387,7 +387,7 @@ class Turn:
     """
 
     @property
-    def attachments(self) -> int:
+    def attachment_count(self) -> int:
         """The number of attachments of the turn's requests."""
         return sum(event.kind == "attachment" for event in self.events)
 

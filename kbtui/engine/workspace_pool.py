@@ -71,7 +71,7 @@ class PooledWorkspace:
         self.periodic_work: asyncio.Task[None] | None = None
 
     @property
-    def opened(self) -> EngineWorkspace | None:
+    def opened_workspace(self) -> EngineWorkspace | None:
         """The workspace; None if it is not open yet, or could not be opened."""
         is_open = self.opening.done() and not self.opening.cancelled()
         return self.opening.result() if is_open and self.opening.exception() is None else None
@@ -79,7 +79,7 @@ class PooledWorkspace:
     @property
     def has_opening_failed(self) -> bool:
         """Whether the workspace could not be opened."""
-        return self.opening.done() and self.opened is None
+        return self.opening.done() and self.opened_workspace is None
 
 
 def make_client_environment_fingerprint(client_environment: ClientEnvironment) -> tuple[str, ...]:
@@ -136,7 +136,8 @@ class WorkspacePool:
     def is_busy(self) -> bool:
         """Whether a workspace is being opened or closed, or is busy."""
         return bool(self._closings) or any(
-            slot.opened is None or slot.opened.is_busy for slot in self._slots.values()
+            slot.opened_workspace is None or slot.opened_workspace.is_busy
+            for slot in self._slots.values()
         )
 
     @property
@@ -145,7 +146,7 @@ class WorkspacePool:
         has_embedded_many = self.models.has_embedded_many
         seconds = BACKLOG_IDLE_SECONDS if has_embedded_many else MODEL_IDLE_SECONDS
         return self.models.has_loaded_model_unused_for(seconds) and not any(
-            slot.opened is None or slot.opened.has_passages_to_embed
+            slot.opened_workspace is None or slot.opened_workspace.has_passages_to_embed
             for slot in self._slots.values()
         )
 
@@ -201,7 +202,7 @@ class WorkspacePool:
 
     def list_workspace_statuses(self) -> list[WorkspaceStatus]:
         """Return the states of the open workspaces, in the order in which they were opened."""
-        opened = [slot.opened for slot in self._slots.values()]
+        opened = [slot.opened_workspace for slot in self._slots.values()]
         return [one.make_workspace_status() for one in opened if one is not None]
 
     def close_obsolete_workspace(self, slot: PooledWorkspace) -> None:
@@ -217,7 +218,7 @@ class WorkspacePool:
 
     def _find_reason_to_close(self, slot: PooledWorkspace) -> str | None:
         """Return why a workspace must be closed, or None if it can stay open."""
-        if slot.opened is None or slot.lock is None:
+        if slot.opened_workspace is None or slot.lock is None:
             return None
         if not slot.lock.is_lock_held():
             return "the lock file of the index was replaced"
@@ -226,7 +227,7 @@ class WorkspacePool:
             # The client for which the workspace was opened has left. The other clients connect again.
             return "no client has the environment variables with which the workspace was opened"
         try:
-            return slot.opened.find_reason_to_close()
+            return slot.opened_workspace.find_reason_to_close()
         except Exception:
             return f"an error: {traceback.format_exc()}"
 
@@ -234,7 +235,7 @@ class WorkspacePool:
         """Close the workspaces that are idle or obsolete. Start the periodic work of the others."""
         now = time.monotonic()
         for slot in list(self._slots.values()):
-            if (opened := slot.opened) is None:
+            if (opened := slot.opened_workspace) is None:
                 continue
             if reason := self._find_reason_to_close(slot):
                 self.close_workspace(slot, reason)

@@ -351,7 +351,7 @@ def test_the_resources_of_a_request_are_its_attachments(jp: Path) -> None:
         "",
         "[resource: x]",
     ]
-    assert conversation.turns[0].attachments == 6
+    assert conversation.turns[0].attachment_count == 6
     assert conversation.problems == []
 
 

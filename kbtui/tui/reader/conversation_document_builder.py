@@ -271,7 +271,7 @@ def _list_turn_and_tool_facts(conversation: Conversation) -> Iterator[tuple[str,
         named = [f"{name} {number:,}" for name, number in tools.most_common(MAX_NAMED_TOOLS)]
         more = len(tools) - len(named)
         yield "tools", ", ".join(named) + (f", {more} more" if more > 0 else "")
-    if attached := sum(turn.attachments for turn in conversation.turns):
+    if attached := sum(turn.attachment_count for turn in conversation.turns):
         yield "attached", format_counted_noun(attached, "attachment")
     for compaction in conversation.compactions:
         yield "compacted", describe_compaction(compaction, conversation)
@@ -496,7 +496,7 @@ class _ConversationReaderDocumentBuilder:
                 self._add_compaction_summary(self.compacted.summary)
             self.view = "user"
         model = f"{sanitize_to_one_line(turn.model).rsplit('/', 1)[-1]} · " if turn.model else ""
-        count = turn.attachments
+        count = turn.attachment_count
         attached = f"{format_counted_noun(count, 'attachment')} · " if count else ""
         when: Spans = [(f"{attached}{model}{self._format_optional_time(turn.started_at)}", "dim")]
         if turn.is_rewound:
