@@ -81,6 +81,11 @@ FILTER_NOTICES = ("unknown_filter", "filter_of_other_input", "filter_without_val
 
 They are shown above the hits while the user types, before there is an answer.
 """
+UNSEARCHED_NOTICES = ("configuration_invalid", "workspace_left_out", "other_directories")
+"""The codes of the notices about what was not searched, which are shown above the hits.
+
+The summary line may be too short for them.
+"""
 OPEN_PHRASE = 'the last " is not closed, so all words after it are one phrase'
 """What is shown above the hits if the query has an odd number of quotation marks."""
 PLACEHOLDER = 'Search topics and conversations: words, "phrase", tool:, after:'
@@ -292,7 +297,9 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         if refining and not answer.mistakes:
             empty = [("No keyword hits; searching by meaning …", "dim")]
         # Without hits, the list says what is wrong with the query.
-        shown = (*MATCH_NOTICES, "query_mistake") if answer.hits else MATCH_NOTICES
+        shown = {*MATCH_NOTICES, *UNSEARCHED_NOTICES}
+        if answer.hits:
+            shown.add("query_mistake")
         self._remarks = [format_notice(one) for one in answer.notices if one.code in shown]
         is_phrase_open = answer.query.count('"') % 2 and not answer.has_notice("regular_expression")
         if is_phrase_open and not refining:
@@ -479,6 +486,8 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         return spans
 
     def _make_answer_summary(self, answer: SearchAnswer) -> tuple[Spans, Spans]:
+        if answer.mistakes:
+            return [], []  # nothing was searched
         shown = len(answer.hits)
         left: Spans = [(format_counted_noun(shown, "hit"), "")]
         if self.can_load_more_hits:
@@ -499,7 +508,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
             left.append((f", {answer.omitted:,} deleted", "dim"))
         if self._is_refining:
             return left, [("searching by meaning …", "dim")]
-        shown_below = {*MATCH_NOTICES, *FILTER_NOTICES, "query_mistake"}
+        shown_below = {*MATCH_NOTICES, *UNSEARCHED_NOTICES, *FILTER_NOTICES, "query_mistake"}
         others = [notice for notice in answer.notices if notice.code not in shown_below]
         if degraded := format_notices(others):
             room = self.list.scrollable_content_region.width - measure_cell_width(left) - 4

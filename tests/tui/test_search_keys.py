@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support import Builder
 from textual import events
+from textual.widgets import Input
 from tui_support import Tui, WithoutEngine, running
 
 from kbtui.library import regex_line_search
@@ -384,6 +385,9 @@ async def test_a_wrong_filter_is_pointed_at(book: Builder) -> None:
         await tui.press("slash")
         await tui.type("make topic:nosuch")
         await tui.until("unknown topic 'nosuch'")
+        # Nothing was searched, neither by keywords nor by meaning.
+        assert "0 hits" not in tui.text
+        assert "keywords and meaning" not in tui.text
         assert not tui.main.results_pane.list.rows
 
 
@@ -506,6 +510,30 @@ async def test_what_was_typed_on_the_way_to_a_query_is_not_logged(book: Builder)
         assert "program" not in log.list_recent_queries()
         await tui.press("enter")
         await tui.until(lambda: "program" in log.list_recent_queries())
+
+
+async def test_a_query_with_a_wrong_filter_is_no_earlier_search_until_a_hit_is_opened(
+    book: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbtui.tui.main.search_controller.LOG_DELAY_SECONDS", 0.01)
+    log = UserData(book.workspace).query_log
+    async with running(book.root, size=(160, 40)) as tui:
+
+        async def type_query(query: str) -> None:
+            await tui.press("slash")
+            tui.main.query_one("#search", Input).value = query
+            await tui.pilot.pause()
+
+        for query in ("topik:p", "make topic:nosuch", "make topic:"):
+            await type_query(query)
+            await settle(tui)
+            assert log.list_recent_queries() == [], query
+        await type_query("make")
+        await tui.until(lambda: log.list_recent_queries() == ["make"])
+        await type_query("make topik:p")
+        await settle(tui)
+        await tui.press("enter")
+        await tui.until(lambda: log.list_recent_queries()[0] == "make topik:p")
 
 
 async def test_a_line_that_an_expression_finds_opens_at_its_number(book: Builder) -> None:

@@ -1,5 +1,6 @@
 """One key searches all projects; opening a hit goes to its workspace, and the way back returns."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,38 @@ async def test_a_hit_opens_its_workspace_and_esc_returns_to_list_and_position(
         await tui.until(lambda: top(tui) is first)
         await tui.press("escape")
         assert first.library_pane.list.has_focus, "Esc in the first workspace only closes the list"
+
+
+async def test_a_hit_opened_from_the_input_leads_back_to_the_results(
+    projects: dict[str, Builder],
+) -> None:
+    async with running(projects["alps"].root) as tui:
+        await tui.press("asterisk")
+        await tui.type("heron")
+        await tui.until_hits()
+        first = top(tui)
+        await tui.press("enter")
+        await tui.until(
+            lambda: top(tui) is not first and top(tui).document_controller.shown is not None
+        )
+        await tui.press("escape")
+        await tui.until(lambda: top(tui) is first)
+        await tui.press("right_square_bracket")
+        await tui.until(lambda: top(tui) is not first)
+        await tui.until("The heron sees an ibex.")
+        assert first.search.query == "heron"
+
+
+async def test_a_workspace_that_was_not_searched_is_named_on_a_narrow_screen(
+    projects: dict[str, Builder],
+) -> None:
+    """The notice about the model comes first, and fills the line above the hits."""
+    shutil.rmtree(projects["coast"].root)
+    async with running(projects["alps"].root, size=(80, 24)) as tui:
+        await tui.press("asterisk")
+        await tui.type("ibex")
+        await tui.until_hits()
+        await tui.until("was not searched")
 
 
 async def test_keys_about_one_workspace_refuse_a_hit_of_another_project(

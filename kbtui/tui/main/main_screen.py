@@ -165,6 +165,8 @@ class MainScreen(StyledScreen):
         )
         self._has_removed_message = False
         """Whether the last key has removed a message that said why a key did nothing."""
+        self._visited_hit: Hit | None = None
+        """The hit of another workspace that was opened last. None if there is none."""
         self._outline: OutlinePane | None = None
         """The outline; None until the user has opened it once."""
         self._prompt_changes: list[TomlFileChange] = []
@@ -403,6 +405,9 @@ class MainScreen(StyledScreen):
             return
         screen = MainScreen(library, self._clock, plain=self._plain, visit=visit)
         screen.panes.set_screen_size_css_classes(self.app.size, update=False)
+        # On the way back, the hit is selected in the results, as after a hit of this workspace.
+        self.panes.focus_widget(FOCUS_TARGETS["results"])
+        self._visited_hit = hit
         self.app.push_screen(screen)
 
     def action_go_back_one_step(self) -> None:
@@ -450,6 +455,16 @@ class MainScreen(StyledScreen):
     def action_history(self, steps: int) -> None:
         if self._visit and steps < 0 and self.document_controller.history.at + steps < 0:
             self.dismiss()
+            return
+        hit, row = self._visited_hit, self.results_pane.list.selected_row
+        if (
+            steps > 0
+            and self.panes.focused_pane_id == "results"
+            and hit is not None
+            and row is not None
+            and row.key == hit.chunk_id
+        ):
+            self.open_hit_in_other_workspace(hit)
         else:
             self.document_controller.go_back_or_forward(steps)
 

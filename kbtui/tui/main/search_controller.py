@@ -23,6 +23,7 @@ from kbtui.tui.main.pane_layout import FOCUS_TARGETS
 from kbtui.tui.navigation_target import make_hit_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.search_pane import (
+    FILTER_NOTICES,
     MODES,
     LoadedSuggestions,
     SearchBar,
@@ -443,6 +444,9 @@ class SearchController:
         seconds, follow_up = LOG_DELAY_SECONDS, self.log_current_query
         if self._library.is_index_unfinished:
             seconds, follow_up = REPEAT_INTERVAL_SECONDS, self.repeat_search
+        elif any(one.code in ("query_mistake", *FILTER_NOTICES) for one in answer.notices):
+            # The user has not finished the query, or will correct it. It is logged if a hit is opened.
+            return
         self._pane.set_timer(seconds, lambda: follow_up() if query == self.query else None)
 
     def _show_search_answer(self, answer: SearchAnswer, *, refining: bool) -> None:
