@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from kbtui.cli.cli_output import are_colors_off, print_json_result, print_to_stderr
+from kbtui.cli.cli_output import (
+    StderrWaitIndicator,
+    are_colors_off,
+    print_json_result,
+    print_to_stderr,
+)
 from kbtui.cli.filter_options import (
     add_filter_options,
     iterate_filters_from_options,
@@ -101,19 +106,12 @@ def run_search_command(args: Namespace) -> int:
     if args.wait is not None:
         request["wait"] = args.wait
 
-    def search_by_regex_or_index() -> SearchAnswerEngineMessage:
+    with StderrWaitIndicator("searching"):
         if expression is not None:
-            return _search_lines_by_regex(args, expression)
-        answer = _search_with_running_engine(args.workspace, request)
-        return answer or _search_with_library(args.workspace, request)
-
-    if sys.stderr.isatty():
-        from kbtui.cli.cli_output import StderrWaitIndicator
-
-        with StderrWaitIndicator("searching"):
-            answer = search_by_regex_or_index()
-    else:
-        answer = search_by_regex_or_index()
+            answer = _search_lines_by_regex(args, expression)
+        else:
+            found_by_engine = _search_with_running_engine(args.workspace, request)
+            answer = found_by_engine or _search_with_library(args.workspace, request)
     _raise_first_query_mistake(answer)
     if args.save is not None:
         from kbtui.cli.saved_search_commands import save_search_of_arguments
@@ -190,14 +188,13 @@ def _search_with_library(
 
 
 def _search_lines_by_regex(args: Namespace, expression: str) -> SearchAnswerEngineMessage:
-    """Find the lines that match a regular expression.
-
-    The library does the search, in this process.
-    """
+    """Find the lines that match a regular expression, in this process."""
     from kbtui.library import open_workspace
+    from kbtui.library.regex_line_search import search_lines_by_pattern
 
     with open_workspace(args.workspace) as library:
-        answer = library.search_lines(
+        answer = search_lines_by_pattern(
+            library.workspace,
             " ".join(args.query),
             expression,
             hidden=args.hidden,

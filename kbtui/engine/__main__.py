@@ -19,8 +19,12 @@ import sys
 import time
 from typing import TYPE_CHECKING, NoReturn
 
-from kbtui.engine.engine_launcher import get_engine_lock_path, get_engine_socket_path
-from kbtui.engine.file_lock import FileLock, take_file_lock
+from kbtui.engine.engine_launcher import (
+    FileLock,
+    get_engine_lock_path,
+    get_engine_socket_path,
+    take_file_lock,
+)
 from kbtui.errors import KbtuiError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import sanitize

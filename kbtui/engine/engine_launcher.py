@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
@@ -100,6 +101,71 @@ def is_workspace_open_in_engine(workspace: Workspace) -> bool:
     except OSError:
         return True
     return True
+
+
+class FileLock:
+    """A lock (`flock`) that this process holds on a file.
+
+    The system releases the lock when the process exits.
+    """
+
+    def __init__(self, path: Path, file: Any) -> None:
+        """Wrap a file that `take_file_lock` has locked."""
+        self._path, self._file = path, file
+
+    def is_lock_held(self) -> bool:
+        """Return whether the file at the path is still the one that was locked."""
+        try:
+            return os.fstat(self._file.fileno()).st_ino == os.stat(self._path).st_ino  # noqa: PTH116
+        except OSError:
+            return False
+
+    def write_engine_pid_and_socket_path(self, socket_path: Path) -> None:
+        """Write the id of this process and the path of the engine's socket into the file."""
+        facts: EngineLockContent = {
+            "pid": os.getpid(),
+            "version": __version__,
+            "host": os.uname().nodename,
+            "socket": paths.convert_path_to_utf8(str(socket_path)),
+        }
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.write(json.dumps(facts).encode("utf-8"))
+        self._file.flush()
+
+    def duplicate_descriptor(self) -> int:
+        """Return a file descriptor that also holds the lock, and that a new program image inherits."""
+        descriptor = os.dup(self._file.fileno())
+        os.set_inheritable(descriptor, True)
+        return descriptor
+
+    def release(self) -> None:
+        """Empty the file and unlock it."""
+        with contextlib.suppress(OSError):
+            self._file.seek(0)
+            self._file.truncate()
+        self._file.close()
+
+
+def take_file_lock(path: Path) -> FileLock | None:
+    """Lock a file, which is created if necessary; return None if another process has locked it.
+
+    Raises `OSError` if the file cannot be opened.
+    """
+    for _ in range(10):
+        paths.make_private_directory(path.parent)
+        file = path.open("a+b")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            return None
+        # If the directory was deleted in the meantime, the lock would not stop a second engine.
+        lock = FileLock(path, file)
+        if lock.is_lock_held():
+            return lock
+        file.close()
+    return None
 
 
 MOUNT_TABLE = Path("/proc/self/mountinfo")
@@ -291,8 +357,6 @@ def _try_connect_to_engine(workspace: Workspace, *, opens: bool) -> EngineClient
 
 def _start_engine(workspace: Workspace) -> Any:
     """Start the engine's process. Raises `EngineUnavailableError` if that fails."""
-    from kbtui.workspace.paths import make_private_directory
-
     if kind := find_network_file_system_type(workspace.cache_dir):
         # On a network file system, locks and shared memory are unreliable: two engines could write
         # the same index.
@@ -302,10 +366,10 @@ def _start_engine(workspace: Workspace) -> Any:
             hint="set XDG_CACHE_HOME to a directory on a local disk",
         )
     try:
-        make_private_directory(workspace.cache_dir)
+        paths.make_private_directory(workspace.cache_dir)
         if not os.access(workspace.cache_dir, os.W_OK):
             raise PermissionError(13, "Permission denied")
-        make_private_directory(workspace.engine_log_file.parent)
+        paths.make_private_directory(workspace.engine_log_file.parent)
         get_engine_socket_path()
         log = _open_engine_log(workspace.engine_log_file)
     except WorkspaceError as error:

@@ -206,11 +206,6 @@ if TYPE_CHECKING:
         uses_model: bool
         client_environment: str
 
-    class EngineSearchRequestWithTimeout(EngineSearchRequest):
-        """The arguments of `EngineClient.send_request` for the operation `search`."""
-
-        timeout: float
-
     class EngineSearchReply(TypedDict, total=False):
         """The answer to `search`, which has one of three sets of fields.
 
@@ -268,7 +263,7 @@ def get_wait_seconds(request: Mapping[str, object]) -> float:
     return float(min(MAX_WAIT_SECONDS, wait)) if isinstance(wait, int | float) else WAIT_SECONDS
 
 
-def make_engine_search_arguments(request: EngineSearchRequest) -> EngineSearchRequestWithTimeout:
+def make_engine_search_arguments(request: EngineSearchRequest) -> dict[str, Any]:
     """Return the arguments of `EngineClient.send_request` for a search, including its time limit.
 
     If `request` names no time zone, its dates are in the time zone of this process.

@@ -484,20 +484,14 @@ class EngineWorkspace:
         check = request.get("check")
         if check == "suspicion" and self._index_worker.was_damage_checked_recently:
             return {"done": True, "mended": None, **self._describe_engine_readiness()}
-        if request.get("rebuild"):
-            done = self._index_worker.request_index_rebuild()
-        elif check:
-            if request.get("retry"):
-                self._embedding_worker.retry_failed_model_loading()
-                self._index_worker.request_retry_of_unreadable_files()
-            done = self._index_worker.request_index_damage_check()
-        elif request.get("retry"):
+        retry, rebuild = request.get("retry", False), request.get("rebuild", False)
+        done = self._index_worker.first_refresh
+        if retry:
             self._embedding_worker.retry_failed_model_loading()
-            done = self._index_worker.request_retry_of_unreadable_files()
-        elif request.get("force", True):
-            done = self._index_worker.request_index_refresh()
-        else:
-            done = self._index_worker.first_refresh
+        if retry or rebuild or check or request.get("force", True):
+            done = self._index_worker.request_index_refresh(
+                retry=retry, check=bool(check), rebuild=rebuild
+            )
         client.pending_refresh, client.wants_damage_check = done, bool(check)
         return await self._wait_for_requested_refresh(client, wait)
 

@@ -124,12 +124,24 @@ class IndexWorker:
         """Whether the thread is running."""
         return self._thread.is_alive()
 
-    def request_index_refresh(self) -> threading.Event:
+    def request_index_refresh(
+        self, *, retry: bool = False, check: bool = False, rebuild: bool = False
+    ) -> threading.Event:
         """Request a refresh, and return an event that is set when the refresh is done.
 
         The refresh begins after this call, so it includes every earlier change. A small index is also
         compacted before the event is set.
+
+        * `retry`: unreadable files are read again.
+        * `check`: the index is checked for damage first, and rebuilt if it is damaged.
+        * `rebuild`: a new index generation is built, which replaces the current one when complete.
         """
+        if retry:
+            self._is_retry_requested = True
+        if check:
+            self._is_check_requested = True
+        if rebuild:
+            self._is_rebuild_requested = True
         return self._request_refresh(is_compacting_requested=True)
 
     def refresh_after_file_change(self) -> None:
@@ -144,21 +156,6 @@ class IndexWorker:
         self.is_busy = True
         self._wake.set()
         return done
-
-    def request_retry_of_unreadable_files(self) -> threading.Event:
-        """Request a refresh that also retries unreadable files; see `request_index_refresh`."""
-        self._is_retry_requested = True
-        return self.request_index_refresh()
-
-    def request_index_rebuild(self) -> threading.Event:
-        """Request a new index generation, which replaces the current one when complete; see `request_index_refresh`."""
-        self._is_rebuild_requested = True
-        return self.request_index_refresh()
-
-    def request_index_damage_check(self) -> threading.Event:
-        """Request a damage check, a rebuild if the index is damaged, and a refresh; see `request_index_refresh`."""
-        self._is_check_requested = True
-        return self.request_index_refresh()
 
     @property
     def was_damage_checked_recently(self) -> bool:
@@ -307,7 +304,7 @@ class IndexWorker:
             found = find_index_damage(folder, self._stop)
             if found and folder == self._checked_folder and not self._stop.is_set():
                 self._log(f"{found}; building a new index")
-                self.request_index_rebuild()
+                self.request_index_refresh(rebuild=True)
 
         threading.Thread(target=check_for_damage, name="check", daemon=True).start()
 

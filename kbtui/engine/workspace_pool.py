@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 
 from kbtui.engine.embedding_worker import SharedEmbeddingModels, return_freed_memory_to_system
 from kbtui.engine.engine_client import EngineClient
-from kbtui.engine.engine_launcher import get_index_lock_path, read_lock_file
+from kbtui.engine.engine_launcher import get_index_lock_path, read_lock_file, take_file_lock
 from kbtui.engine.engine_workspace import EngineWorkspace
-from kbtui.engine.file_lock import take_file_lock
 from kbtui.errors import EngineUnavailableError, KbtuiError
 from kbtui.workspace import Workspace, load_settings, paths
 from kbtui.workspace.client_environment import ClientEnvironment
@@ -28,9 +27,9 @@ from kbtui.workspace.client_environment import ClientEnvironment
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kbtui.engine.engine_launcher import FileLock
     from kbtui.engine.engine_protocol import WorkspaceStatus
     from kbtui.engine.engine_workspace import ClientConnection
-    from kbtui.engine.file_lock import FileLock
     from kbtui.workspace import Settings
 
 MAX_SEARCHES = 16

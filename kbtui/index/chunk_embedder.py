@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
 from kbtui.index.entries_and_chunks import hash_embedded_text
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from kbtui.index.catalog_database import CatalogDatabase
     from kbtui.index.embedding_cache import EmbeddingCache
-    from kbtui.index.embedding_model import Matrix
+    from kbtui.index.embedding_model import LoadedEmbeddingModel, Matrix
+    from kbtui.index.embedding_process import EmbeddingProcess
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.published_vector_table import PublishedVectorTable
     from kbtui.index.vector_store import VectorRow, VectorStore
@@ -57,13 +58,6 @@ FAILURES_MAX = 3
 """If this many consecutive entries cannot be embedded, the chunk embedder stops and raises the last error."""
 PAUSE_SECONDS = 2.0
 """The interval in seconds at which a paused chunk embedder checks whether it may continue."""
-
-
-class PassageEmbeddingModel(Protocol):
-    """The part of an embedding model that the chunk embedder uses."""
-
-    def embed_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return the unit vectors of texts, one row for each text."""
 
 
 class EntryChunksToEmbed(NamedTuple):
@@ -232,7 +226,7 @@ class ChunkEmbedder:
 
     def embed_missing_chunks(
         self,
-        get_passage_embedder: Callable[[bool], PassageEmbeddingModel],
+        get_passage_embedder: Callable[[bool], LoadedEmbeddingModel | EmbeddingProcess],
         should_restart: Callable[[], bool] = lambda: False,
     ) -> int:
         """Embed the chunks that have no vector; return how many of them are left.

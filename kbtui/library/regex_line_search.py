@@ -17,18 +17,18 @@ from kbtui.conversations.conversation_repository import (
     list_conversations,
 )
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.knowledge import read_subject_text
+from kbtui.knowledge import load_knowledge, read_subject_text
 from kbtui.knowledge.front_matter import split_front_matter
+from kbtui.library.index_and_engine_access import get_current_cancellation
 from kbtui.notices import Notice
 from kbtui.references import make_conversation_ref, make_subject_ref
 from kbtui.search.search_request_and_answer import MAX_HITS, Hit, QueryMistake, SearchAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from kbtui.conversations.conversation_data_types import ConversationInfo
     from kbtui.conversations.conversation_grep import GrepPattern
-    from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.workspace import Workspace
 
@@ -40,10 +40,8 @@ MAX_LINES_OF_ENTRY = 50
 
 def search_lines_by_pattern(
     workspace: Workspace,
-    knowledge: KnowledgeBase,
     query: str,
     expression: str,
-    raise_if_cancelled: Callable[[], None],
     *,
     hidden: bool = False,
     limit: int = MAX_HITS,
@@ -54,8 +52,8 @@ def search_lines_by_pattern(
     Subjects come first, then conversations, newest first. Case is ignored. `query` is the text that
     the user typed. At most `per_entry` lines of an entry are hits (0: any number). If the
     expression is invalid, the answer's `mistakes` say so. The search stops after
-    `PATTERN_SEARCH_SECONDS` or at `limit` lines, and a notice says so. `raise_if_cancelled` is
-    called before each file is read; it raises `CallCancelledError` to stop the search.
+    `PATTERN_SEARCH_SECONDS` or at `limit` lines, and a notice says so. It reads the files, not the index,
+    and can be cancelled before each file.
     """
     deadline = time.monotonic() + PATTERN_SEARCH_SECONDS
     try:
@@ -66,8 +64,9 @@ def search_lines_by_pattern(
     hits: list[Hit] = []
     left_out = 0
     notices = [Notice("regular_expression")]
-    for found in _iterate_hits_of_entries(workspace, knowledge, pattern, deadline, hidden=hidden):
-        raise_if_cancelled()
+    cancellation = get_current_cancellation()
+    for found in _iterate_hits_of_entries(workspace, pattern, deadline, hidden=hidden):
+        cancellation.raise_if_cancelled()
         shown = found[:per_entry] if per_entry else found
         hits += [hit._replace(entry_passages=len(found)) for hit in shown]
         left_out += len(found) - len(shown)
@@ -82,14 +81,10 @@ def search_lines_by_pattern(
 
 
 def _iterate_hits_of_entries(
-    workspace: Workspace,
-    knowledge: KnowledgeBase,
-    pattern: GrepPattern,
-    deadline: float,
-    *,
-    hidden: bool,
+    workspace: Workspace, pattern: GrepPattern, deadline: float, *, hidden: bool
 ) -> Iterator[list[Hit]]:
     """Yield a list of hits for each subject and conversation. The list can be empty."""
+    knowledge = load_knowledge(workspace)
     for topic in knowledge.topics.values():
         for subject in knowledge.iterate_subjects(topic.id) if topic.enable else ():
             if not subject.disabled and (hidden or not subject.hidden):

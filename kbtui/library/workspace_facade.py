@@ -23,13 +23,11 @@ from kbtui.errors import (
 from kbtui.library.index_and_engine_access import (
     FIRST_INDEX_SECONDS,
     EngineEventListener,
-    get_current_cancellation,
 )
 from kbtui.library.reference_target_reader import ReferenceTargetReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import (
     DEFAULT_LIMIT,
-    MAX_HITS,
     MAX_LIMIT,
     Mode,
     SearchRequest,
@@ -236,35 +234,6 @@ class Library(ReferenceTargetReader):
     def search_by_keywords(self, request: SearchRequest) -> SearchAnswer:
         """Search by keywords in this process, fast enough to run while the user types."""
         return self._search_without_engine(request)
-
-    def search_lines(
-        self,
-        query: str,
-        expression: str,
-        *,
-        hidden: bool = False,
-        limit: int = MAX_HITS,
-        per_entry: int = 0,
-    ) -> SearchAnswer:
-        """Return the lines of subjects and conversations that match a regular expression in RE2's syntax.
-
-        `query` is the text that the user typed. Each hit is a line. At most `limit` lines are
-        returned, and at most `per_entry` of each subject or conversation (0: any number). The
-        search reads the files, not the index. If it takes more than ten seconds, it stops, and a
-        notice says so.
-        """
-        from kbtui.library.regex_line_search import search_lines_by_pattern
-
-        return search_lines_by_pattern(
-            self.workspace,
-            self.load_knowledge(),
-            query,
-            expression,
-            get_current_cancellation().raise_if_cancelled,
-            hidden=hidden,
-            limit=limit,
-            per_entry=per_entry,
-        )
 
     def find_entries_of_filter(self, text: str, *, hidden: bool = False) -> EntriesMatchingFilter:
         """Return the subjects and conversations (including archived ones) that a filter such as `file:main.py` selects.

@@ -257,13 +257,11 @@ class QueryTermBuilder:
         return QueryTerm(token.plain, "body", shown, GUESS_WEIGHT, query)
 
     def _build_title_or_body_query(self, stems: list[str]) -> Any:
-        found = []
-        for field in ("body", "title"):
-            if len(stems) == 1:
-                found.append((Occur.Should, self._make_term_query(field, stems[0])))
-            else:
-                found.append((Occur.Should, self._make_phrase_query(field, stems)))
-        return Query.boolean_query(found)
+        if len(stems) == 1:
+            found = [self._make_term_query(field, stems[0]) for field in ("body", "title")]
+        else:
+            found = [self._make_phrase_query(field, stems) for field in ("body", "title")]
+        return Query.boolean_query([(Occur.Should, query) for query in found])
 
 
 def extract_words_ending_in_symbols(word: str) -> list[str]:
@@ -526,9 +524,7 @@ class _KeywordIndexQuery:
 
     def count_matching_chunks(self) -> int:
         """Return how many chunks of this index match the query. Without a query, all chunks match."""
-        query = self.query
-        if query is None:
-            query = self._build_tantivy_query([], selects_all=True)
+        query = self.query or self._build_tantivy_query([], selects_all=True)
         return int(self.searcher.search(query, limit=1, count=True).count)
 
     def list_one_chunk_per_entry_of_index(self) -> list[int]:

@@ -24,9 +24,9 @@ from kbtui.engine.engine_launcher import (
     get_index_lock_path,
     read_engine_lock_file,
     read_lock_file,
+    take_file_lock,
 )
 from kbtui.engine.engine_protocol import make_engine_search_arguments
-from kbtui.engine.file_lock import take_file_lock
 from kbtui.errors import EngineUnavailableError
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest

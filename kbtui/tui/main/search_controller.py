@@ -403,9 +403,13 @@ class SearchController:
         self._timer = None
         query, expression = self.query, self._query_regex
         if expression is not None:
+            from kbtui.library.regex_line_search import search_lines_by_pattern
+
             hidden = self._main.panes.library.state.hidden
             self._full_worker.submit_call(
-                lambda: self._library.search_lines(query, expression, hidden=hidden),
+                lambda: search_lines_by_pattern(
+                    self._library.workspace, query, expression, hidden=hidden
+                ),
                 self._show_full_search_answer,
                 self._report_search_failure,
             )
