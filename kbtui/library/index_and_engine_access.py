@@ -8,12 +8,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from kbtui.errors import (
-    CallCancelledError,
-    EngineUnavailableError,
-    IndexUnavailable,
-    KbtuiError,
-)
+from kbtui.errors import CallCancelledError, EngineUnavailableError, IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, NoticeValues
 
 if TYPE_CHECKING:
