@@ -207,7 +207,9 @@ class OutlinePane(BorderDrawingPane, Vertical):
                 for text, role in [column.cells.get(entry.key, ("", ""))]
             ]
             rows.append(ListRow(entry.key, left, right, data=entry))
-        noun = "turn" if is_turns else "heading"
+        views = {"changes": "change", "by-file": "change", "history": "version"}
+        view = self._document.view if self._document else ""
+        noun = "turn" if is_turns else views.get(view, "heading")
         self.input.placeholder = f"{'a number, or ' if is_turns else ''}words to filter by"
         found = f"{len(entries):,} of " if len(entries) < len(self._entries) else ""
         self.border_title = f"Outline · {found}{format_counted_noun(len(self._entries), noun)}"

@@ -119,6 +119,65 @@ async def test_the_changes_are_also_shown_file_by_file(changed: Builder) -> None
         await tui.until("fs_create_file")
 
 
+async def test_a_change_is_found_by_its_turn_also_in_the_outline(changed: Builder) -> None:
+    calls = called("a", "fs_create_file", "File created.", path="src/long/x.py", content="1\n")
+    talks = [asked("Why?"), said("So.")]
+    changed.conversation(900, [talks, calls, talks, [*calls, *called("b", "rm", "no", True)]])
+    async with running(changed.root, size=(80, 24)) as tui:
+        viewport = tui.main.reader_pane.viewport
+        await tui.open("jp-c17800000900")
+        await tui.press("2", "C")
+        await tui.until("1 file changed")
+        await tui.press("O")
+        await tui.until("Outline · 2 changes")
+        assert [row.split() for row in tui.rows("outline-list")] == [
+            ["2.1", "x.py", "src/long"],
+            ["4.1", "x.py", "src/long"],
+        ]
+        await tui.type("4.1")
+        await tui.press("enter")
+        await tui.until(lambda: viewport.current_reference == "jp-c17800000900:4.1")
+        for text, place, message in (
+            ("2", "2.1", ""),
+            ("3", "4.1", "No change in turn 3; this is the next one."),
+            ("4.1", "4.1", ""),
+            ("5", "4.1", "No change in or after turn 5."),
+        ):
+            await tui.press("number_sign", *text, "enter")
+            await tui.until(lambda place=place: viewport.current_reference.endswith(f":{place}"))
+            await tui.until(message)
+        await tui.press("w")
+        await tui.until("This page has no failed tool calls.")
+
+
+async def test_the_changes_show_the_citations_of_the_turn_at_the_cursor(changed: Builder) -> None:
+    async with running(changed.root, size=(160, 45)) as tui:
+        await tui.open("jp-c17800000001")
+        await tui.press("2", "C")
+        await tui.until("1 file changed")
+        await tui.press("n")
+        await tui.until("CITED IN TURN 1")
+        assert "[1] src/a.py" in tui.text
+
+
+async def test_the_changes_of_a_conversation_that_cannot_be_read_say_so(changed: Builder) -> None:
+    events = next(changed.root.glob(".jp/conversations/*/events.json"))
+    whole = events.read_text()
+    async with running(changed.root, size=(80, 24)) as tui:
+        await tui.open("jp-c17800000001")
+        await tui.press("2", "C")
+        await tui.until("1 file changed")
+        for text in ("[", whole):
+            events.write_text(text)
+            await tui.press("ctrl+r")
+            if text == "[":
+                await tui.until("! events.json")
+                assert "● damaged" in tui.text
+                assert "No turn of this conversation" not in tui.text
+        await tui.until(lambda: "● damaged" not in tui.text)
+        await tui.until("1 file changed")
+
+
 async def test_lists_of_turns_show_the_marks_of_the_turns(changed: Builder) -> None:
     changed.topics(guide={})
     changed.subject("guide/limits.md", "# Limits\n\nTen.\n")

@@ -621,9 +621,17 @@ def _make_changes_document(library: Library, conversation_id: str, view: str) ->
     info = conversation.info
     marks = library.map_marks_by_turn(conversation)
     title = f"Changes of {info.name}"
-    return build_changes_document(
-        info.ref, title, changes, marks, is_by_file=view == CHANGES_VIEWS[1]
+    problems = dict.fromkeys([*conversation.problems, *([info.problem] if info.problem else [])])
+    document = build_changes_document(
+        info.ref,
+        title,
+        changes,
+        marks,
+        is_by_file=view == CHANGES_VIEWS[1],
+        problems=list(problems),
     )
+    document.record = conversation
+    return document
 
 
 def _make_history_document(library: Library, ref: Ref, width: int) -> ReaderDocument:

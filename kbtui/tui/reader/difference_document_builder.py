@@ -197,11 +197,14 @@ def build_changes_document(
     marks: ConversationMarks = ConversationMarks(),  # noqa: B008  (nobody changes it)
     *,
     is_by_file: bool = False,
+    problems: Sequence[str] = (),
 ) -> ReaderDocument:
     """Build the document that shows a conversation's changes to files as one diff.
 
     The changes are in the order of the tool calls. If `is_by_file` is true, they are grouped by
     file.
+
+    `problems` say what of the conversation cannot be read; they are shown first.
 
     `changes` are the actions that changed a file, each with the reference of its call and the
     number of its turn. The document begins with a list of the files.
@@ -212,7 +215,11 @@ def build_changes_document(
     for change in changes:
         by_path.setdefault(change[2].path, []).append(change)
     head: Spans = [(f"{format_counted_noun(len(by_path), 'file')} changed", "strong")]
-    blocks: list[ReaderBlock] = [LeftAndRightLineBlock("files", head if changes else [], [])]
+    blocks: list[ReaderBlock] = [
+        ParagraphBlock(f"problem:{number}", [(f"! {sanitize_to_one_line(problem)}", "error")])
+        for number, problem in enumerate(problems)
+    ]
+    blocks.append(LeftAndRightLineBlock("files", head if changes else [], []))
     for path, found in by_path.items():
         kinds = ", ".join(dict.fromkeys(one.kind for _, _, one in found))
         left: Spans = [("  ", ""), *_make_path_spans(path, "link"), (f"  {kinds}", "dim")]
@@ -239,10 +246,14 @@ def build_changes_document(
             blocks.append(block)
     if not changes:
         text = "No turn of this conversation changed a file."
+        if problems:
+            text = "What can be read of this conversation changed no file."
         blocks.append(ParagraphBlock("none", [(text, "dim")]))
     document = ReaderDocument(ref, sanitize_to_one_line(title), blocks, ref=ref)
     document.views, document.view = CHANGES_VIEWS, CHANGES_VIEWS[is_by_file]
     document.badges = [(format_counted_noun(len(changes), "change"), "dim")]
+    if problems:
+        document.badges.insert(0, ("damaged", "error"))
     document.block_indices_by_kind["change"] = starts
     return document
 

@@ -356,7 +356,8 @@ def _find_change_block_of_turn(document: ReaderDocument, ref: Ref) -> int | None
     """
     if ref.turn is None:
         # The first file of the list: keys act on it, but not on the heading above it.
-        return 1 if len(document.blocks) > 1 else None
+        files = (n for n, block in enumerate(document.blocks) if block.key.startswith("file:"))
+        return next(files, None)
     wanted = ref.turn, ref.call or 0
     places = [
         ((document.blocks[index].turn or 0, document.blocks[index].call or 0), index)
@@ -515,7 +516,7 @@ def make_document_outline(document: ReaderDocument) -> list[OutlineEntry]:
         return [_make_turn_entry(turn) for turn in document.record.turns]
     if changes := document.block_indices_by_kind.get("change"):
         blocks = [document.blocks[index] for index in changes]
-        return [_make_heading_entry(block.key, block.get_searchable_text()) for block in blocks]
+        return list(map(_make_change_entry, blocks))
     return list(_iterate_headings(document))
 
 
@@ -588,6 +589,15 @@ def _iterate_headings(document: ReaderDocument) -> Iterator[OutlineEntry]:
                 if token.type == "heading_open" and token.level == 0 and token.map:
                     line, depth = (block.first_line or 1) + token.map[0], int(token.tag[1]) - 1
                     yield _make_heading_entry(block.key, inside.content, line, depth)
+
+
+def _make_change_entry(block: ReaderBlock) -> OutlineEntry:
+    """Return the entry of a version of a subject, or of a turn's or call's change of a file."""
+    if block.turn is None:
+        return _make_heading_entry(block.key, block.get_searchable_text())
+    place = f"{block.turn}.{block.call}" if block.call else str(block.turn)
+    directory, _, name = (block.file or "").rpartition("/")
+    return _make_heading_entry(block.key, f"{place}  {name}  {directory}")
 
 
 def _make_heading_entry(block: str, text: str, line: int = 0, depth: int = 0) -> OutlineEntry:

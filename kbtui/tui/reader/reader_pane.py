@@ -451,7 +451,11 @@ class ReaderPane(BorderDrawingPane, Vertical):
         """
         if not self._go_to_next_block_of_kind(kind, step):
             names = {"request": "requests", "error": "failed tool calls"}
-            self._post_status_message(f"No more {names[kind]} {'below' if step > 0 else 'above'}.")
+            is_listed = self.viewport.document.turns_total
+            where = "below" if step > 0 else "above"
+            self._post_status_message(
+                f"No more {names[kind]} {where}." if is_listed else f"This page has no {names[kind]}."
+            )
 
     def _go_to_next_block_of_kind(self, kind: str, step: int) -> bool:
         """Go to the next turn, change, request or error, depending on `kind`. Return whether there is one.
@@ -490,9 +494,25 @@ class ReaderPane(BorderDrawingPane, Vertical):
             self._go_to_turn_or_tool_call(number, call)
         elif document.lines_total and call is None:
             self._go_to_subject_line(number)
+        elif document.view in CHANGES_VIEWS and number > 0:
+            self._go_to_change_of_turn(number, call)
         else:
             self._post_status_message(self._explain_missing_line_numbers())
         return True
+
+    def _go_to_change_of_turn(self, turn: int, call: int | None) -> None:
+        """Go to the first change in or after a turn or call. If it is a later one, say so."""
+        document = self.viewport.document
+        place = make_navigation_target(make_conversation_ref(document.key, turn, call))
+        name = f"turn {turn}" if call is None else f"call {turn}.{call}"
+        start = find_start_block_and_match(document, place)
+        if start is None:
+            self._post_status_message(f"No change in or after {name}.")
+            return
+        self._go_to_start_position(place, start)
+        block = document.blocks[start[0]]
+        if block.turn != turn or call not in (None, block.call):
+            self._post_status_message(f"No change in {name}; this is the next one.")
 
     def _explain_missing_line_numbers(self) -> str:
         """Return the reason why the user cannot go to a turn or line of this page by its number."""
@@ -708,5 +728,5 @@ class ReaderPane(BorderDrawingPane, Vertical):
 
 
 def _count_conversation_events(document: ReaderDocument) -> int:
-    info = getattr(document.record, "info", None)
+    info = getattr(document.record, "info", None) if document.turns_total else None
     return getattr(info, "events_count", None) or 0
