@@ -1,5 +1,6 @@
 """The reader pane: turns, folds, finding, views, and keeping the current line."""
 
+import pytest
 from support import Builder, asked, said
 from tui_support import Tui, running
 
@@ -276,6 +277,36 @@ async def test_a_text_stays_while_its_file_is_gone_and_the_position_when_it_retu
             await tui.press("ctrl+r")
             await tui.until(lambda: "was deleted or renamed" not in tui.text)
             assert line(tui) == here
+
+
+@pytest.mark.parametrize("view", ["read", "source"])
+async def test_an_edit_above_keeps_the_current_line(book: Builder, view: str) -> None:
+    words = "many words that take several lines of a narrow column"
+    rows = "".join(f"| row {n} | {words} {n} | {words} |\n" for n in range(9))
+    start, end = ("".join(f"{word} {n}\n\n" for n in range(30)) for word in ("start", "end"))
+    text = f"# Long\n\n{start}| a | b | c |\n|---|---|---|\n{rows}\n{end}"
+    async with running(book.root, size=(80, 24)) as tui:
+        viewport = tui.main.reader_pane.viewport
+        for wanted in ("start 7", "row 5", "end 3", "end 20"):
+            path = book.subject("project/long.md", text)
+            await tui.open("project/long")
+            if view == "source":
+                await tui.press("v")
+                await tui.until(lambda: viewport.document.view == "source")
+            number = next(n for n, row in enumerate(text.split("\n"), 1) if wanted in row)
+            tui.main.reader_pane.go_to_turn_or_line_number(str(number))
+            if "row" in wanted:
+                await tui.press("down")
+            here = line(tui).lstrip("0123456789 ")
+            path.write_text(
+                "New.\n\n" * 4 + text.replace("end 9", "changed").replace("end 0\n", "")
+            )
+            before = viewport.document
+            await tui.press("ctrl+r")
+            await tui.until(lambda before=before: viewport.document is not before)
+            assert here
+            assert line(tui).lstrip("0123456789 ") == here
+            await tui.open("project/style")
 
 
 async def test_the_last_text_of_a_deleted_file_is_not_lost_by_asking_for_another_view(

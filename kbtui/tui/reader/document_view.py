@@ -28,11 +28,12 @@ from kbtui.tui.reader.reader_document import (
     ReaderDocument,
     find_block_after_removal,
     has_lost_turns,
+    map_source_lines,
 )
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from textual import events
     from textual.app import ComposeResult
@@ -307,6 +308,8 @@ class DocumentViewport:
         is_same_file = signature and signature == self.document.conversation_signature
         following = self.should_follow_new_text and not is_same_file
         top, cursor = self.make_reading_position(self.top), self.make_reading_position()
+        source_lines = [self._find_source_line(at) for at in (self.top, self.cursor)]
+        moved_lines = map_source_lines(self.document, document)
         if has_lost_turns(self.document, document):
             top, cursor = (
                 self._find_position_after_removed_turns(at, document) for at in (top, cursor)
@@ -320,7 +323,38 @@ class DocumentViewport:
         else:
             self.top = self.locate_reading_position(top)
             self.cursor = self.locate_reading_position(cursor)
+            if moved_lines:
+                moved = [self._locate_source_line(*at, moved_lines) for at in source_lines]
+                self.top, self.cursor = moved[0] or self.top, moved[1] or self.cursor
             self.update_visible_lines()
+            if all(at != self.cursor for at, _ in self.rows):
+                self.keep_cursor_visible(self.height // 4)
+
+    def _find_source_line(self, position: DocumentLinePosition) -> tuple[int, int]:
+        """Return the source line at or above a position in its block, and the number of lines below its start.
+
+        Without such a source line, both numbers are 0.
+        """
+        lines = self.get_block_lines(position.block) if self.document.blocks else []
+        sources = [line.source_line for line in lines[: position.line + 1]]
+        source = next((number for number in reversed(sources) if number), 0)
+        return (source, position.line - sources.index(source)) if source else (0, 0)
+
+    def _locate_source_line(
+        self, source: int, below: int, moved_lines: Mapping[int, int]
+    ) -> DocumentLinePosition | None:
+        """Return the position `below` lines after the start of a source line that was numbered `source`.
+
+        `moved_lines` maps the former numbers of the source lines that are left to their present numbers.
+        """
+        if (number := moved_lines.get(source)) is None:
+            return None
+        block = self.document.find_block_index_of_line(number)
+        lines = enumerate(self.get_block_lines(block))
+        start = next((row for row, line in lines if line.source_line == number), None)
+        if start is None:
+            return None
+        return self.find_nearest_visible_position(DocumentLinePosition(block, start + below))
 
     def _find_position_after_removed_turns(
         self, position: ReadingPosition, document: ReaderDocument

@@ -206,6 +206,28 @@ class ReaderDocument:
                     yield index, count
 
 
+def map_source_lines(before: ReaderDocument, after: ReaderDocument) -> dict[int, int]:
+    """Return the new number of each line of a text that is still there, by its old number.
+
+    Empty if the documents are not two different versions of a text with numbered lines. A text with
+    very many lines is not compared, because this would delay keys.
+    """
+    from difflib import SequenceMatcher
+
+    if not before.lines_total or before.key != after.key or before.has_many_blocks:
+        return {}
+    old, new = _list_source_lines(before), _list_source_lines(after)
+    if old == new:
+        return {}
+    blocks = SequenceMatcher(None, old, new).get_matching_blocks()
+    return {old_at + n + 1: new_at + n + 1 for old_at, new_at, size in blocks for n in range(size)}
+
+
+def _list_source_lines(document: ReaderDocument) -> list[str]:
+    texts = (b.text for b in document.blocks if isinstance(b, TextRangeBlock) and b.first_line)
+    return next(texts, "").split("\n")
+
+
 def has_lost_turns(before: ReaderDocument, after: ReaderDocument) -> bool:
     """Return whether `after` is the same conversation as `before`, with fewer turns."""
     return (

@@ -454,7 +454,9 @@ class ReaderPane(BorderDrawingPane, Vertical):
             is_listed = self.viewport.document.turns_total
             where = "below" if step > 0 else "above"
             self._post_status_message(
-                f"No more {names[kind]} {where}." if is_listed else f"This page has no {names[kind]}."
+                f"No more {names[kind]} {where}."
+                if is_listed
+                else f"This page has no {names[kind]}."
             )
 
     def _go_to_next_block_of_kind(self, kind: str, step: int) -> bool:
