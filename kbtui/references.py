@@ -128,7 +128,7 @@ def is_valid_jp_id_number(number: int) -> bool:
     return 0 <= number <= _LARGEST_JP_ID
 
 
-def get_conversation_creation_time(conversation: str) -> datetime:
+def decode_jp_id_creation_time(conversation: str) -> datetime:
     """Return the time at which a JP conversation was created.
 
     The conversation's id contains this time, in tenths of seconds since 1970.

@@ -10,7 +10,7 @@ from kbtui.conversations.conversation_data_types import get_subagent_of_result
 from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.dates import format_timestamp
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.references import JP_ID_PREFIX, get_conversation_creation_time
+from kbtui.references import JP_ID_PREFIX, decode_jp_id_creation_time
 from kbtui.terminal_text import (
     NO_LONGER_THERE,
     format_json,
@@ -313,7 +313,7 @@ def _format_citation_date(cite: Citation) -> str:
     """
     time = cite.timestamp
     if time is None and cite.conversation.startswith(JP_ID_PREFIX):
-        time = get_conversation_creation_time(cite.conversation)
+        time = decode_jp_id_creation_time(cite.conversation)
     return f"{time.astimezone():%Y-%m-%d %H:%M}" if time else "no date"
 
 

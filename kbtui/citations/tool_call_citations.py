@@ -390,7 +390,7 @@ def _find_targets_cited_by_kbtui_tool(
     elif family == "conversation_read":
         yield from _find_cited_conversation(arguments.get("id"), targets)
     elif family == "conversation_grep":
-        yield from _find_cited_grep_hits(result, targets)
+        yield from _find_conversations_in_grep_answer(result, targets)
 
 
 def _find_learned_subjects(
@@ -556,7 +556,7 @@ def _find_cited_conversation(
         yield _make_cited_conversation("read", conversation, targets)
 
 
-def _find_cited_grep_hits(
+def _find_conversations_in_grep_answer(
     result: str, targets: CitationTargetLookup
 ) -> Iterator[_CitationTargetFields]:
     """Yield the conversations with a match in `result`, an answer of `conversation_grep`."""

@@ -283,8 +283,10 @@ def list_file_actions(
                 else ()
             )
             for raw in found:
-                path = _resolve_path(raw.path, raw.directory, working_directory, shorten_path)
-                old_path = raw.old_path and _resolve_path(
+                path = _join_and_shorten_path(
+                    raw.path, raw.directory, working_directory, shorten_path
+                )
+                old_path = raw.old_path and _join_and_shorten_path(
                     raw.old_path, raw.directory, working_directory, shorten_path
                 )
                 time = _get_event_end_time(event) or turn.started_at
@@ -301,7 +303,7 @@ def list_file_actions(
                 _update_known_file_text(known, action, event)
                 yield turn, action
         for path in applied:  # the edits have a form that kbtui cannot read, such as whole files
-            name = _resolve_path(path, None, working_directory, shorten_path)
+            name = _join_and_shorten_path(path, None, working_directory, shorten_path)
             if applied[path] is False:
                 known[name] = None
                 last = turn.events[-1].index
@@ -353,7 +355,7 @@ def _get_event_end_time(event: ConversationEvent) -> datetime | None:
     return (event.result.timestamp if event.result else None) or event.timestamp
 
 
-def _resolve_path(
+def _join_and_shorten_path(
     path: str,
     directory: str | None,
     working_directory: str | None,

@@ -426,7 +426,7 @@ def _find_conversation_of_reference(library: Library, text: str) -> tuple[Ref, C
 def _resume_conversation(library: Library, args: Namespace) -> int:
     from shlex import join
 
-    from kbtui.conversations.agent_resume_commands import find_agent_command, run_agent_command
+    from kbtui.conversations.offered_agent_commands import find_agent_command, run_agent_command
 
     if args.run and args.json:
         raise UsageError("cannot be combined with --run", where="--json")

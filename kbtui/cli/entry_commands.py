@@ -248,7 +248,7 @@ def run_entry_command(args: Namespace) -> int:
 
 
 def _create_entry(library: Library, args: Namespace) -> int:
-    from kbtui.index.entries_and_chunks import make_subject_id
+    from kbtui.index.entry_and_chunk_data_types import make_subject_id
     from kbtui.knowledge import subject_editing
 
     knowledge = library.load_knowledge()
@@ -350,7 +350,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
         get_entry_row,
         serialize_entry_chunks,
     )
-    from kbtui.index.entries_and_chunks import make_subject_id
+    from kbtui.index.entry_and_chunk_data_types import make_subject_id
 
     ref = library.parse_entered_reference(args.ref)
     if ref.kind == "subject":

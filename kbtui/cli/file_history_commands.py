@@ -127,7 +127,7 @@ def _format_turn_that_used_file(
     lines = [f"{id_}:{turn.turn}  {time}  {sanitize_to_one_line(turn.title)}{rewound}"]
     if request := sanitize_to_one_line(turn.request[:2000]):
         lines.append(f"    asked: {cut_to_width(request, max(40, get_terminal_width() - 12))}")
-    lines.append(f"    {turn.describe_lines_and_actions()}")
+    lines.append(f"    {turn.describe_written_lines_and_file_actions()}")
     text = "".join(f"{line}\n" for line in lines)
     head, _, rest = text.partition("\n")
     text = f"{head}\n{format_turn_mark_lines(marks)}{rest}"

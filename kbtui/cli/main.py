@@ -32,9 +32,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("tui_start_commands", "browse a fresh copy of the bundled demo workspace"),
     "search": ("search_command", "search subjects and conversations"),
     "index": ("engine_commands", "bring the index up to date"),
-    "topics": ("knowledge_commands", "list topics and their subjects"),
-    "learn": ("knowledge_commands", "print exactly what the tool `learn` returns"),
-    "prompt": ("knowledge_commands", "print the <knowledge> section of the system prompt"),
+    "topics": ("topics_learn_and_prompt_commands", "list topics and their subjects"),
+    "learn": ("topics_learn_and_prompt_commands", "print exactly what the tool `learn` returns"),
+    "prompt": (
+        "topics_learn_and_prompt_commands",
+        "print the <knowledge> section of the system prompt",
+    ),
     "conversation": ("conversation_commands", "list, grep, read and export conversations"),
     "export": (
         "conversation_export_command",

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Iterable, Iterator
 
+    from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
     from kbtui.publishing.library_publisher import LibraryPublishResult
     from kbtui.publishing.library_subscription_status import LibrarySubscriptionStatus
     from kbtui.publishing.published_library_part_format import EntryKey
     from kbtui.publishing.published_library_pull import LibraryPullResult
-    from kbtui.publishing.text_vector_provider import TextVectorProvider
     from kbtui.workspace import Settings, Workspace
 
 
@@ -146,9 +146,9 @@ def _print_new_signing_keys(args: Namespace) -> int:
     return 0
 
 
-def _make_embedder(workspace: Workspace, settings: Settings) -> TextVectorProvider | None:
+def _make_embedder(workspace: Workspace, settings: Settings) -> CachingTextEmbedder | None:
     from kbtui.index.embedding_model import EmbeddingModelUnavailableError, find_embedding_model
-    from kbtui.publishing.text_vector_provider import TextVectorProvider
+    from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
 
     if settings.model == "off":
         return None
@@ -159,7 +159,7 @@ def _make_embedder(workspace: Workspace, settings: Settings) -> TextVectorProvid
             error.message, where=error.where, hint="--no-vectors publishes without the model"
         ) from error
     with _convert_vector_cache_errors(workspace):
-        return TextVectorProvider(workspace, model, lambda text: None)
+        return CachingTextEmbedder(workspace, model, lambda text: None)
 
 
 @contextmanager

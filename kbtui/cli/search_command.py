@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kbtui.cli.cli_argument_parser import CliArgumentParser
-    from kbtui.engine.engine_protocol import EngineSearchRequest
+    from kbtui.engine.engine_protocol import EngineSearchArguments
     from kbtui.search.search_request_and_answer import HitJson, SearchAnswerEngineMessage
 
 
@@ -99,7 +99,7 @@ def run_search_command(args: Namespace) -> int:
         _check_options_allow_regex(args)
     # Explanations and "more like this" do not count as searches in the query log.
     is_plain_search = not (args.explain or args.why or args.like)
-    request: EngineSearchRequest = {
+    request: EngineSearchArguments = {
         "question": _serialize_search_request(args),
         "origin": "cli" if is_plain_search else None,
     }
@@ -131,7 +131,7 @@ def run_search_command(args: Namespace) -> int:
 
 
 def _search_with_running_engine(
-    start: str | None, request: EngineSearchRequest
+    start: str | None, request: EngineSearchArguments
 ) -> SearchAnswerEngineMessage | None:
     """Search with the running engine; return None if the library must search instead.
 
@@ -175,7 +175,7 @@ def _search_with_running_engine(
 
 
 def _search_with_library(
-    start: str | None, request: EngineSearchRequest
+    start: str | None, request: EngineSearchArguments
 ) -> SearchAnswerEngineMessage:
     """Search with the library, which starts an engine or searches in this process."""
     from kbtui.library import open_workspace

@@ -18,7 +18,7 @@ from kbtui.conversations.formats.gemini_cli_format import GeminiCliFormat
 from kbtui.conversations.formats.jp import JpFormat
 from kbtui.conversations.formats.llm_cli_format import LlmCliFormat
 from kbtui.conversations.formats.opencode_format import OpencodeFormat
-from kbtui.conversations.formats.published_conversation_format import (
+from kbtui.conversations.formats.published_library_conversation_format import (
     PUBLISHED_FORMAT,
     is_published_conversation,
 )

@@ -67,7 +67,7 @@ LATEST_TIME = 253402300799
 """The last second of the year 9999 in Unix time, the latest that `datetime` supports."""
 
 
-class MarkAnchor(NamedTuple):
+class MarkedEventIdentity(NamedTuple):
     """Identifies the event that a mark is attached to.
 
     * `digest` is a hash of the event's content. It is "" for a mark on a passage, because any event
@@ -109,8 +109,8 @@ class Mark(NamedTuple):
     title: str
     created: float
     changed: float
-    anchor: MarkAnchor
-    target_anchor: MarkAnchor | None = None
+    anchor: MarkedEventIdentity
+    target_anchor: MarkedEventIdentity | None = None
     text: str = ""
 
     def as_json(self) -> dict[str, object]:
@@ -136,9 +136,13 @@ class Mark(NamedTuple):
             optional_fields = ("target_anchor", "text")
             values: Any = {name: shape[name] for name in cls._fields if name not in optional_fields}
             values["text"] = shape.get("text", "")
-            values["anchor"] = MarkAnchor(*(shape["anchor"][name] for name in MarkAnchor._fields))
+            values["anchor"] = MarkedEventIdentity(
+                *(shape["anchor"][name] for name in MarkedEventIdentity._fields)
+            )
             if target is not None:
-                values["target_anchor"] = MarkAnchor(*(target[one] for one in MarkAnchor._fields))
+                values["target_anchor"] = MarkedEventIdentity(
+                    *(target[one] for one in MarkedEventIdentity._fields)
+                )
         except KeyError as error:
             raise ValueError(f"a mark lacks the key {error}") from None
         mark = cls(**values)
@@ -371,7 +375,7 @@ def make_turn_mark(
     *,
     note: str = "",
     superseded_by: str | None = None,
-    target_anchor: MarkAnchor | None = None,
+    target_anchor: MarkedEventIdentity | None = None,
     passage: str | None = None,
     now: float,
 ) -> Mark:
@@ -421,7 +425,7 @@ def make_turn_mark(
     )  # fmt: skip
 
 
-def make_turn_or_call_anchor(conversation: Conversation, target: Ref) -> MarkAnchor | None:
+def make_turn_or_call_anchor(conversation: Conversation, target: Ref) -> MarkedEventIdentity | None:
     """Return the anchor of a turn or call, for example of one that supersedes a marked one.
 
     The result is None if the turn or call does not exist or has no text.
@@ -435,10 +439,10 @@ def make_turn_or_call_anchor(conversation: Conversation, target: Ref) -> MarkAnc
 
 def _make_mark_anchor(
     conversation: Conversation, turn: Turn, event: ConversationEvent, digest: str
-) -> MarkAnchor:
+) -> MarkedEventIdentity:
     openings = _hash_turns_cumulatively(conversation.turns[: turn.number])
     timestamp = event.timestamp.isoformat() if event.timestamp else None
-    return MarkAnchor(digest, event.event_id, timestamp, list(openings)[-1])
+    return MarkedEventIdentity(digest, event.event_id, timestamp, list(openings)[-1])
 
 
 def find_mark_places(
@@ -453,7 +457,7 @@ def find_mark_places(
 
 
 def find_places_of_turn_anchors(
-    conversation: Conversation, anchors: Mapping[str, MarkAnchor]
+    conversation: Conversation, anchors: Mapping[str, MarkedEventIdentity]
 ) -> dict[str, MarkedTextPlace]:
     """Map the name of each anchor to the current place of its turn or call.
 
@@ -491,7 +495,7 @@ class _AnchoredTextKey(NamedTuple):
     For a mark on a passage, the passage is part of the key.
     """
 
-    anchor: MarkAnchor
+    anchor: MarkedEventIdentity
     call: int | None
     passage: str | None = None
 

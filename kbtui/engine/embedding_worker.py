@@ -695,7 +695,7 @@ class EmbeddingWorker:
 
         Updates `is_asleep`.
         """
-        from kbtui.index.entries_without_vectors import is_index_fully_embedded
+        from kbtui.index.embedding_status_file import is_index_fully_embedded
 
         if self._model.is_model_loaded or self._is_wanted.is_set():
             self.is_asleep = False

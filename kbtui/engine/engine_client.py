@@ -36,8 +36,8 @@ if TYPE_CHECKING:
         EngineReadiness,
         EngineReadinessAfterWait,
         EngineReadinessEvent,
+        EngineSearchArguments,
         EngineSearchReply,
-        EngineSearchRequest,
         EngineStatus,
         HelloMessage,
         IndexRefreshRequest,
@@ -126,7 +126,11 @@ class EngineClient:
         # The operations with their arguments and answers; `engine_protocol` describes the types.
         @overload
         def send_request(
-            self, op: Literal["search"], *, timeout: float, **arguments: Unpack[EngineSearchRequest]
+            self,
+            op: Literal["search"],
+            *,
+            timeout: float,
+            **arguments: Unpack[EngineSearchArguments],
         ) -> EngineSearchReply: ...
         @overload
         def send_request(

@@ -187,7 +187,7 @@ if TYPE_CHECKING:
 
         wait: float
 
-    class EngineSearchRequest(TypedDict, total=False):
+    class EngineSearchArguments(TypedDict, total=False):
         """The arguments of the operation `search`.
 
         * `question`: a `SearchRequest` as JSON.
@@ -263,7 +263,7 @@ def get_wait_seconds(request: Mapping[str, object]) -> float:
     return float(min(MAX_WAIT_SECONDS, wait)) if isinstance(wait, int | float) else WAIT_SECONDS
 
 
-def make_engine_search_arguments(request: EngineSearchRequest) -> dict[str, Any]:
+def make_engine_search_arguments(request: EngineSearchArguments) -> dict[str, Any]:
     """Return the arguments of `EngineClient.send_request` for a search, including its time limit.
 
     If `request` names no time zone, its dates are in the time zone of this process.

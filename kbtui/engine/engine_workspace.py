@@ -37,8 +37,8 @@ if TYPE_CHECKING:
         EngineReadiness,
         EngineReadinessAfterWait,
         EngineReadinessEvent,
+        EngineSearchArguments,
         EngineSearchReply,
-        EngineSearchRequest,
         IndexProgressEvent,
         IndexRefreshProgress,
         IndexRefreshRequest,
@@ -546,7 +546,7 @@ class EngineWorkspace:
         return self._describe_engine_readiness()
 
     async def _execute_search_operation(
-        self, client: ClientConnection, request: EngineSearchRequest
+        self, client: ClientConnection, request: EngineSearchArguments
     ) -> EngineSearchReply:
         """Answer a search.
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kbtui.engine.embedding_worker import EmbeddingWorker
     from kbtui.engine.engine_protocol import (
         EngineReadinessAfterWait,
+        EngineSearchArguments,
         EngineSearchReply,
-        EngineSearchRequest,
     )
     from kbtui.index.embedding_model import Matrix
     from kbtui.index.index_reader import IndexReader
@@ -139,7 +139,7 @@ class SearchService:
         return AllProjectsSearch(self._workspace, self._settings)
 
     def answer_client_search(
-        self, request: EngineSearchRequest, state: EngineReadinessAfterWait
+        self, request: EngineSearchArguments, state: EngineReadinessAfterWait
     ) -> EngineSearchReply:
         """Answer a client's search request. `state` says whether the index is up to date.
 
@@ -275,7 +275,7 @@ def _make_failed_reply(error: KbtuiError) -> EngineSearchReply:
     return {"failed": (type(error).__name__, error.message, error.where, error.hint)}
 
 
-def _parse_search_request(request: EngineSearchRequest) -> SearchRequest:
+def _parse_search_request(request: EngineSearchArguments) -> SearchRequest:
     """Parse a client's search request, and limit the number of hits to rank (`depth`).
 
     Raises `ValueError` or `UsageError` for an invalid request.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, RequestChunkPlace
+from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk, RequestChunkPlace
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import replace_surrogates
 

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.index.entries_and_chunks import hash_embedded_text
-from kbtui.index.entries_without_vectors import EntriesWithoutVectorsWriter
+from kbtui.index.embedding_status_file import EntriesWithoutVectorsWriter
+from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.entry_extraction import find_embedding_neighbours
 from kbtui.index.indexer import IndexProgress
 from kbtui.light_named_tuple import NamedTuple
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_cache import EmbeddingCache
     from kbtui.index.embedding_model import LoadedEmbeddingModel, Matrix
     from kbtui.index.embedding_process import EmbeddingProcess
-    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
     from kbtui.index.published_vector_table import PublishedVectorTable
     from kbtui.index.vector_store import VectorRow, VectorStore
     from kbtui.notices import PauseReason

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_data_types import format_event_text
 from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
-from kbtui.index.entries_and_chunks import Chunk
+from kbtui.index.entry_and_chunk_data_types import Chunk
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_json_value_on_one_line, strip_escape_sequences
 

@@ -17,7 +17,12 @@ from kbtui.index.chunk_splitter import (
     split_conversation_into_chunks,
     split_subject_into_chunks,
 )
-from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, format_file_stat, make_subject_id
+from kbtui.index.entry_and_chunk_data_types import (
+    CatalogEntry,
+    Chunk,
+    format_file_stat,
+    make_subject_id,
+)
 from kbtui.knowledge.front_matter import split_front_matter
 
 if TYPE_CHECKING:
@@ -40,7 +45,7 @@ SUBJECT_BYTES_MAX = 20_000_000
 
 
 @dataclass
-class EntryPartForIndex:
+class IndexableEntryOrPart:
     """An entry, or a part of an entry, that is ready to be written to the index.
 
     * `first_ordinal` is the position in the entry at which `chunks` begin.
@@ -74,7 +79,7 @@ def make_subject_change_signature(subject: Subject) -> str:
     )
 
 
-def read_subject_entry(subject: Subject) -> EntryPartForIndex:
+def read_subject_entry(subject: Subject) -> IndexableEntryOrPart:
     """Read a subject, and return its entry and chunks.
 
     If the subject cannot be read, the entry has an `error`.
@@ -100,10 +105,10 @@ def read_subject_entry(subject: Subject) -> EntryPartForIndex:
             raise KbtuiError(f"not indexed: larger than {SUBJECT_BYTES_MAX // 1_000_000} MB")
         return _extract_subject_entry(subject, entry)
     except Exception as error:
-        return EntryPartForIndex(entry._replace(error=describe_indexing_error(error)), [])
+        return IndexableEntryOrPart(entry._replace(error=describe_indexing_error(error)), [])
 
 
-def _extract_subject_entry(subject: Subject, entry: CatalogEntry) -> EntryPartForIndex:
+def _extract_subject_entry(subject: Subject, entry: CatalogEntry) -> IndexableEntryOrPart:
     """Read the text of a subject, and return its entry and chunks; may raise any error."""
     from kbtui.citations.cited_text_comparison import ComparableSubjectText
     from kbtui.knowledge import read_subject_text
@@ -113,7 +118,7 @@ def _extract_subject_entry(subject: Subject, entry: CatalogEntry) -> EntryPartFo
     digests = ComparableSubjectText(whole, subject.relative).digests
     entry = _add_front_matter_and_digests(entry, text, digests)
     chunks = split_subject_into_chunks(entry.id, text)
-    return EntryPartForIndex(entry, add_vector_hashes(entry, chunks))
+    return IndexableEntryOrPart(entry, add_vector_hashes(entry, chunks))
 
 
 def describe_indexing_error(error: Exception) -> str:
@@ -261,7 +266,7 @@ class _ConversationIndexingProgress:
 
 def read_unindexed_conversation_parts(
     catalog: CatalogDatabase, info: ConversationInfo, *, embed_tool_results: bool = False
-) -> Iterator[EntryPartForIndex]:
+) -> Iterator[IndexableEntryOrPart]:
     """Yield the parts of a conversation that are not indexed yet.
 
     The caller must write each part before it requests the next one. Damaged events are left out, and
@@ -287,7 +292,7 @@ def read_unindexed_conversation_parts(
         except Exception as error:
             # A format from another package may raise any error; the other entries must still be
             # indexed.
-            yield EntryPartForIndex(entry._replace(error=describe_indexing_error(error)), [])
+            yield IndexableEntryOrPart(entry._replace(error=describe_indexing_error(error)), [])
             return
         if segment.start is None:
             known = _ConversationIndexingProgress()
@@ -363,7 +368,7 @@ def _make_conversation_entry_part(
     known: _ConversationIndexingProgress,
     new_chunks: list[Chunk],
     settled_count: int,
-) -> tuple[EntryPartForIndex, _ConversationIndexingProgress]:
+) -> tuple[IndexableEntryOrPart, _ConversationIndexingProgress]:
     """Return the part to write, and the indexing progress after this part is written.
 
     `known` describes what is indexed now. `new_chunks` are the chunks of `segment`, still without ids.
@@ -405,7 +410,7 @@ def _make_conversation_entry_part(
             now = _ConversationIndexingProgress(
                 segment.mark, known.chunks + len(times), latest, settled_turns
             )
-    entry_part = EntryPartForIndex(
+    entry_part = IndexableEntryOrPart(
         entry,
         chunks[cut:],
         count - rewritten,

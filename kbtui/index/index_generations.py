@@ -37,7 +37,12 @@ CURRENT_LINK = "current"
 def compute_index_schema_hash() -> str:
     """Return six hex digits that identify the index format of this version of kbtui."""
     from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
-    from kbtui.index import catalog_database, entries_and_chunks, keyword_index, keyword_tokenizer
+    from kbtui.index import (
+        catalog_database,
+        entry_and_chunk_data_types,
+        keyword_index,
+        keyword_tokenizer,
+    )
 
     kinds = [
         (kind.name, kind.role, kind.is_indexed, kind.is_embedded, kind.fields)
@@ -45,7 +50,7 @@ def compute_index_schema_hash() -> str:
     ]
     versions = (
         catalog_database.CATALOG_VERSION,
-        entries_and_chunks.CHUNKING_VERSION,
+        entry_and_chunk_data_types.CHUNKING_VERSION,
         keyword_tokenizer.TOKENIZER_VERSION,
     )
     return _hash_values((*versions, keyword_index.KEYWORD_INDEX_VERSION, kinds))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from kbtui.errors import IndexUnavailable
 from kbtui.index import index_generations
 from kbtui.index.catalog_database import CatalogDatabase
-from kbtui.index.entries_and_chunks import make_subject_id
+from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.index.entry_extraction import (
     describe_indexing_error,
     make_subject_change_signature,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from kbtui.citations.tool_call_citations import CitationTargetLookup
     from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
-    from kbtui.index.entries_and_chunks import CatalogEntry
-    from kbtui.index.entry_extraction import EntryPartForIndex
+    from kbtui.index.entry_and_chunk_data_types import CatalogEntry
+    from kbtui.index.entry_extraction import IndexableEntryOrPart
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.notices import EmbeddedParts, PauseReason
@@ -181,7 +181,7 @@ class IndexGenerationWriter:
                 writer.remove_entry(entry_id)
         return found
 
-    def replace_entry_parts(self, parts: list[EntryPartForIndex]) -> None:
+    def replace_entry_parts(self, parts: list[IndexableEntryOrPart]) -> None:
         """Replace entries, or parts of entries, in one transaction.
 
         The transaction is committed in the background. Until `wait_for_background_writes` returns, the
@@ -200,7 +200,7 @@ class IndexGenerationWriter:
             raise
         self._write_in_background(self._commit_catalog)
 
-    def _replace_entry_part(self, part: EntryPartForIndex, seq: int) -> None:
+    def _replace_entry_part(self, part: IndexableEntryOrPart, seq: int) -> None:
         entry, writer = part.entry, self.writers[part.entry.hidden]
         written = self.catalog.write_entry_and_chunks(
             entry, part.chunks, seq, start=part.first_ordinal, mark=part.mark
@@ -497,7 +497,7 @@ class WorkspaceIndexWriter:
         done, began = 0, time.monotonic()
         committed = written = began
         pause = COMMIT_SECONDS
-        parts: list[EntryPartForIndex] = []
+        parts: list[IndexableEntryOrPart] = []
         self._on_progress(IndexProgress("keywords", 0, len(work)))
         for part in self._read_entry_parts(work, changes):
             if part.conversation:
@@ -527,7 +527,7 @@ class WorkspaceIndexWriter:
 
     def _read_entry_parts(
         self, work: list[Subject | ConversationInfo], changes: IndexRefreshChanges
-    ) -> Iterator[EntryPartForIndex]:
+    ) -> Iterator[IndexableEntryOrPart]:
         from kbtui.conversations.conversation_data_types import ConversationInfo
 
         for item in work:
@@ -565,7 +565,7 @@ def _get_file_size_and_time(path: Path) -> list[object]:
 
 
 def _add_citation_and_usage_rows(
-    part: EntryPartForIndex, conversation: Conversation, targets: CitationTargetLookup
+    part: IndexableEntryOrPart, conversation: Conversation, targets: CitationTargetLookup
 ) -> None:
     """Add the rows for citations and usage to a part. If this fails, store the error in its entry."""
     try:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.index.catalog_database import EntryChunksWriteResult
-    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
 
 KEYWORD_INDEX_VERSION = 12
 """Increase this number when the schema or the analyzers change. The index is then rebuilt."""

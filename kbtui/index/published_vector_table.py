@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.index.catalog_database import CatalogDatabase
-from kbtui.index.entries_and_chunks import RankedChunk, select_best_chunks, sort_ranked_chunks
+from kbtui.index.entry_and_chunk_data_types import (
+    RankedChunk,
+    select_best_chunks,
+    sort_ranked_chunks,
+)
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.published_library_settings import is_library_uri
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.entries_and_chunks import (
+from kbtui.index.entry_and_chunk_data_types import (
     RankedChunk,
     select_best_chunks,
     sort_ranked_chunks,

@@ -131,7 +131,7 @@ class SubjectSlugsByVisibility:
         self.topic = topic
         self.scan = found
         self.folder = folder
-        self.disabled = self._find_disabled_slugs()
+        self.disabled = self._find_disabled_subject_slugs()
         invisible = self.disabled | found.hidden | found.shadowed.keys()
         self.visible = [slug for slug in found.slugs if slug not in invisible]
         self.learned = self.list_matching_slugs(topic.learned)
@@ -157,7 +157,7 @@ class SubjectSlugsByVisibility:
         """Return whether a pattern is the slug of a subject that is not disabled."""
         return pattern in self.scan and pattern not in self.disabled
 
-    def _find_disabled_slugs(self) -> set[str]:
+    def _find_disabled_subject_slugs(self) -> set[str]:
         """Return the slugs that match a pattern in the topic's key `disabled`.
 
         Slugs of hidden and shadowed subjects are included.

@@ -278,7 +278,7 @@ def _make_kb_toml_change_for_topics(
     return TomlFileChange(path, old, new)
 
 
-def apply_toml_change(change: TomlFileChange) -> None:
+def write_toml_file_change(change: TomlFileChange) -> None:
     """Write a planned change to its file in one step.
 
     Raises `KbtuiError` if the file no longer contains the old text, or cannot be written. The
@@ -311,8 +311,8 @@ def apply_toml_change(change: TomlFileChange) -> None:
 
 
 def undo_toml_change(change: TomlFileChange) -> None:
-    """Undo an applied change; raises the errors of `apply_toml_change`."""
-    apply_toml_change(TomlFileChange(change.path, change.new, change.old))
+    """Undo an applied change; raises the errors of `write_toml_file_change`."""
+    write_toml_file_change(TomlFileChange(change.path, change.new, change.old))
 
 
 def read_toml_file_as_text(path: Path) -> str | None:

@@ -24,7 +24,7 @@ from kbtui.index.embedding_model import (
     TorchEmbeddingModel,
     find_embedding_model,
 )
-from kbtui.index.entries_and_chunks import hash_embedded_text
+from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.query_parser import parse_query
 from kbtui.terminal_text import extract_regex_between_slashes

@@ -117,7 +117,7 @@ class TurnTouchingFile(NamedTuple):
             parts.append(" ".join(filter(None, (kind, moved, counts, where))))
         return sanitize_to_one_line(", ".join(parts))
 
-    def describe_lines_and_actions(self) -> str:
+    def describe_written_lines_and_file_actions(self) -> str:
         """Describe the lines that the turn wrote, then its actions: `wrote lines 3-5: changed +8 −2 (call 4)`."""
         wrote = f"wrote {format_line_ranges(self.lines)}: " if self.lines else ""
         return wrote + self.describe_actions()
@@ -521,7 +521,7 @@ def _find_turns_with_actions_on_file(
     infos = list_conversations(workspace, counts=False)
     find_committed_text = _make_finder_of_committed_texts(workspace)
 
-    learned = _LearnedSubjectFiles(workspace, shorten_path)
+    learned = _LearnToolReadFinder(workspace, shorten_path)
 
     def find_committed_text_of_file(path: str, time: datetime | None) -> str | None:
         is_named = find_committed_text is not None and names.had_name_at(path, time)
@@ -593,7 +593,7 @@ def _read_file_actions(
     return conversation, sorted(found, key=lambda one: (one[0].number, one[1].event))
 
 
-class _LearnedSubjectFiles:
+class _LearnToolReadFinder:
     """Finds the subject files that turns read with the tool `learn`."""
 
     def __init__(self, workspace: Workspace, shorten_path: Callable[[str], str]) -> None:
@@ -603,7 +603,7 @@ class _LearnedSubjectFiles:
     @cached_property
     def _citation_target_lookup(self) -> CitationTargetLookup | None:
         from kbtui.citations.tool_call_citations import CitationTargetLookup
-        from kbtui.index.entries_and_chunks import make_subject_id
+        from kbtui.index.entry_and_chunk_data_types import make_subject_id
         from kbtui.knowledge import load_knowledge
 
         try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbtui.citations.cited_text_comparison import ComparableSubjectText
     from kbtui.citations.tool_call_citations import Citation, Citations, CitationTargetLookup
     from kbtui.conversations.conversation_data_types import Conversation, Turn
-    from kbtui.index.entries_and_chunks import CatalogEntry
+    from kbtui.index.entry_and_chunk_data_types import CatalogEntry
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.library.file_turn_history import FileTurnHistory
@@ -252,7 +252,7 @@ class ReferenceTargetReader(IndexAndEngineAccess):
     def _make_citation_target_lookup(self, titles: Mapping[str, str]) -> CitationTargetLookup:
         from kbtui.citations.tool_call_citations import CitationTargetLookup
         from kbtui.conversations.project_directories import list_workspace_and_worktree_paths
-        from kbtui.index.entries_and_chunks import make_subject_id
+        from kbtui.index.entry_and_chunk_data_types import make_subject_id
 
         directories = list_workspace_and_worktree_paths(self.workspace)
         return CitationTargetLookup(self.load_knowledge(), titles, make_subject_id, directories)
@@ -479,7 +479,7 @@ def _read_subject_title(subject: Subject) -> str:
 
 def _get_target_entry_id(target: str) -> str:
     """Return the entry id for the target of a citation, such as `topic/slug` or `jp-c…`."""
-    from kbtui.index.entries_and_chunks import make_subject_id
+    from kbtui.index.entry_and_chunk_data_types import make_subject_id
 
     topic, slash, slug = target.partition("/")
     return make_subject_id(topic, slug) if slash else target

@@ -222,7 +222,7 @@ class Library(ReferenceTargetReader):
 
         The entry is the subject or conversation that `ref` names.
         """
-        from kbtui.index.entries_and_chunks import make_subject_id
+        from kbtui.index.entry_and_chunk_data_types import make_subject_id
 
         entry_id = ref.conversation or make_subject_id(ref.topic or "", ref.slug or "")
         self.call_engine(lambda client: client.send_request("prefer", entry=entry_id))

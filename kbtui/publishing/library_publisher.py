@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kbtui.errors import UsageError
-from kbtui.index.entries_and_chunks import CHUNKING_VERSION, hash_embedded_text
+from kbtui.index.entry_and_chunk_data_types import CHUNKING_VERSION, hash_embedded_text
+from kbtui.publishing.caching_text_embedder import VECTORS_AT_ONCE
 from kbtui.publishing.published_library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
@@ -26,8 +27,8 @@ from kbtui.publishing.published_library_manifest import (
 from kbtui.publishing.published_library_part_format import (
     PARTS_PREFIX,
     DamagedLibraryPartError,
-    EncodedLibraryPart,
     LibraryPartReference,
+    PublishedLibraryPartBytes,
     TextPartTableOfContents,
     VectorPartTableOfContents,
     encode_text_part,
@@ -39,7 +40,6 @@ from kbtui.publishing.published_library_part_format import (
 )
 from kbtui.publishing.published_library_store import MANIFEST_NAME, LibraryStore
 from kbtui.publishing.published_vector_table_update import PassageToPublish, update_published_table
-from kbtui.publishing.text_vector_provider import VECTORS_AT_ONCE
 from kbtui.terminal_text import format_counted_noun
 from kbtui.version import __version__
 from kbtui.workspace.git_history import find_git_history
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     import numpy as np
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
     from kbtui.publishing.publishable_entries import PublishableEntries
     from kbtui.publishing.published_library_part_format import EntryFileToPublish, EntryKey
     from kbtui.publishing.published_library_store import ListedStoreObject, StoredObjectVersion
-    from kbtui.publishing.text_vector_provider import TextVectorProvider
     from kbtui.workspace import Workspace
 
 TEXT_PART_BYTES = 8 << 20
@@ -182,7 +182,7 @@ class LibraryPublisher:
         workspace: Workspace,
         store: LibraryStore,
         entries: PublishableEntries,
-        embedder: TextVectorProvider | None,
+        embedder: CachingTextEmbedder | None,
         *,
         private_key: Ed25519PrivateKey | None = None,
         public_key: str = "",
@@ -478,7 +478,7 @@ class LibraryPublisher:
         small = [part for part in parts if part.size < SMALL_PART_BYTES]
         return [p for p in parts if p not in small] if len(small) > MAX_SMALL_PARTS else parts
 
-    def _send_part(self, part: EncodedLibraryPart, kind: str) -> LibraryPartReference:
+    def _send_part(self, part: PublishedLibraryPartBytes, kind: str) -> LibraryPartReference:
         """Write a part, unless the store has it already, for example from an interrupted publish."""
         reference = LibraryPartReference(
             part.name, kind, len(part.data), part.contents_bytes, part.contents_checksum

@@ -7,11 +7,13 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.conversation_repository import find_conversation
-from kbtui.conversations.formats.published_conversation_format import is_published_conversation
+from kbtui.conversations.formats.published_library_conversation_format import (
+    is_published_conversation,
+)
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import KbtuiError
 from kbtui.file_reading_and_writing import iterate_regular_file_blocks
-from kbtui.index.entries_and_chunks import CHUNKING_VERSION
+from kbtui.index.entry_and_chunk_data_types import CHUNKING_VERSION
 from kbtui.knowledge import load_knowledge
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.publishing.library_mirror_database import (

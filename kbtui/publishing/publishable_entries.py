@@ -22,7 +22,7 @@ from kbtui.citations.tool_call_citations import (
 )
 from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
-from kbtui.conversations.formats.published_conversation_format import (
+from kbtui.conversations.formats.published_library_conversation_format import (
     MAX_FILE_BYTES,
     encode_published_conversation,
     is_published_conversation,
@@ -30,7 +30,7 @@ from kbtui.conversations.formats.published_conversation_format import (
 from kbtui.conversations.project_directories import list_workspace_and_worktree_paths
 from kbtui.errors import KbtuiError
 from kbtui.index.chunk_splitter import add_chunk_ids, split_conversation_into_chunks
-from kbtui.index.entries_and_chunks import CatalogEntry, hash_embedded_text, make_subject_id
+from kbtui.index.entry_and_chunk_data_types import CatalogEntry, hash_embedded_text, make_subject_id
 from kbtui.index.entry_extraction import add_vector_hashes, read_subject_entry
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_file_access import read_subject_text
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         ConversationEvent,
         ConversationInfo,
     )
-    from kbtui.index.entries_and_chunks import Chunk
+    from kbtui.index.entry_and_chunk_data_types import Chunk
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.workspace import Settings, Workspace

@@ -109,7 +109,7 @@ class VectorPartTableOfContents:
     hashes: list[bytes]
 
 
-class EncodedLibraryPart(NamedTuple):
+class PublishedLibraryPartBytes(NamedTuple):
     """The bytes of a part. The first `contents_bytes` bytes are the table of contents."""
 
     data: bytes
@@ -126,7 +126,7 @@ class EncodedLibraryPart(NamedTuple):
         return sha256(self.data[: self.contents_bytes]).hexdigest()
 
 
-def encode_text_part(texts: Sequence[EntryFileToPublish]) -> EncodedLibraryPart:
+def encode_text_part(texts: Sequence[EntryFileToPublish]) -> PublishedLibraryPartBytes:
     """Return a part with the entries `texts`. Equal texts result in equal bytes."""
     entries, bodies, at = [], [], 0
     for text in texts:
@@ -140,7 +140,7 @@ def encode_text_part(texts: Sequence[EntryFileToPublish]) -> EncodedLibraryPart:
 
 def encode_vector_part(
     model: str, hashes: Sequence[bytes], vectors: np.ndarray
-) -> EncodedLibraryPart:
+) -> PublishedLibraryPartBytes:
     """Return a part with vectors. `hashes` contains the hash of the embedded text for each row of `vectors`."""
     contents = {
         "kind": "vectors",
@@ -151,10 +151,12 @@ def encode_vector_part(
     return _encode_library_part(contents, b"".join(hashes), vectors.astype("<f2").tobytes())
 
 
-def _encode_library_part(contents: dict[str, Any], table: bytes, body: bytes) -> EncodedLibraryPart:
+def _encode_library_part(
+    contents: dict[str, Any], table: bytes, body: bytes
+) -> PublishedLibraryPartBytes:
     packed = zlib.compress(json.dumps(contents, separators=(",", ":")).encode(), 6)
     beginning = _MAGIC + _LENGTHS.pack(len(packed), len(table)) + packed + table
-    return EncodedLibraryPart(beginning + body, len(beginning))
+    return PublishedLibraryPartBytes(beginning + body, len(beginning))
 
 
 def decompress_to_known_size(data: bytes, size: int) -> bytes:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.formats.published_conversation_format import (
+from kbtui.conversations.formats.published_library_conversation_format import (
     make_published_conversation_file_name,
 )
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError

@@ -13,7 +13,7 @@ from kbtui.index.chunk_embedder import (
     list_texts_of_passage_vector,
     make_vector_table_row,
 )
-from kbtui.index.entries_and_chunks import hash_embedded_text
+from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.published_vector_table import (
     get_published_table_location,
     make_published_row_number,
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
     from kbtui.index.vector_store import VectorRow, VectorStore
-    from kbtui.publishing.text_vector_provider import TextVectorProvider
+    from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
 
 MAX_PASSAGES_BESIDE_TABLE = 100_000
 """The table is written when it lacks more than this number of passages.
@@ -83,7 +83,7 @@ class UpdatedPublishedVectorTable(NamedTuple):
 
 def update_published_table(
     uri: str,
-    embedder: TextVectorProvider,
+    embedder: CachingTextEmbedder,
     passages: Iterable[PassageToPublish],
     dimension: int,
     old: VectorTableVersion | None,
@@ -160,7 +160,7 @@ def _list_passages_without_row(
 
 
 def _make_vector_rows(
-    embedder: TextVectorProvider, passages: list[PassageToPublish]
+    embedder: CachingTextEmbedder, passages: list[PassageToPublish]
 ) -> Iterator[tuple[list[VectorRow], np.ndarray]]:
     """Yield the rows and the vectors of passages, in batches."""
     import numpy as np

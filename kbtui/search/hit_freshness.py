@@ -17,7 +17,7 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 from kbtui.errors import KbtuiError
-from kbtui.index.entries_and_chunks import format_file_stat, make_subject_id
+from kbtui.index.entry_and_chunk_data_types import format_file_stat, make_subject_id
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.search_request_and_answer import OutdatedCitedSubject
 from kbtui.terminal_text import strip_escape_sequences
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kbtui.citations.cited_text_comparison import ComparableSubjectText
     from kbtui.conversations.conversation_data_types import Conversation
     from kbtui.index.catalog_database import CitationWithGivenSubjectText
-    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge import KnowledgeBase
     from kbtui.workspace import Workspace

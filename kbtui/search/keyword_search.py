@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tantivy import FieldType, Occur, Query
 
-from kbtui.index.entries_and_chunks import (
+from kbtui.index.entry_and_chunk_data_types import (
     MIN_LEG_ENTRIES,
     SCORE_TOLERANCE,
     RankedChunk,
@@ -49,7 +49,7 @@ from kbtui.search.surrounding_text_scoring import SurroundingTextScorer, make_pl
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from kbtui.index.entries_and_chunks import Chunk
+    from kbtui.index.entry_and_chunk_data_types import Chunk
     from kbtui.index.index_reader import IndexReader
     from kbtui.search.query_parser import ParsedQuery, ToolArgumentAndExclusionFilters
     from kbtui.search.search_request_and_answer import SearchRequest
@@ -679,7 +679,7 @@ class _KeywordIndexQuery:
         numbers = self.searcher.fast_field_values("chunk", addresses) if hits else ()
         return {number: score for number, (score, _) in zip(numbers, hits, strict=True)}
 
-    def select_chunks_in_index(self, numbers: Collection[int]) -> set[int]:
+    def keep_chunk_numbers_of_index(self, numbers: Collection[int]) -> set[int]:
         """Return those of `numbers` that are numbers of chunks in this index."""
         query = self._make_chunk_number_query(numbers)
         return set(self._find_chunk_scores(query, len(numbers)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from kbtui.index.entries_and_chunks import (
+from kbtui.index.entry_and_chunk_data_types import (
     SCORE_TOLERANCE,
     RankedChunk,
     select_best_chunks,

@@ -18,7 +18,7 @@ from kbtui.search.search_request_and_answer import SCORE_DIGITS
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
-    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
     from kbtui.search.query_stemming_and_matching import QueryWord, StemmingAnalyzer
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kbtui.index.catalog_query import EntryFilter
-    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
     from kbtui.search.filter_definitions import FilterInput
     from kbtui.search.search_request_and_answer import SearchRequest

@@ -21,13 +21,13 @@ from kbtui.search.search_request_and_answer import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
     from kbtui.references import Ref
     from kbtui.search.keyword_search import ChunkRanking, TermScores
     from kbtui.search.search_pipeline import SemanticLeg
     from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
-    from kbtui.search.surrounding_text_scoring import SurroundingTerm
+    from kbtui.search.surrounding_text_scoring import SurroundingQueryTerm
     from kbtui.workspace import Workspace
 
 
@@ -49,7 +49,7 @@ class _IndexTermScores(NamedTuple):
 
     chunks: set[int]
     own: list[TermScores]
-    around_terms: list[SurroundingTerm]
+    around_terms: list[SurroundingQueryTerm]
     around: dict[int, list[float]]
 
 
@@ -113,7 +113,7 @@ class SearchExplainer:
         }
         self._term_scores = [
             _IndexTermScores(
-                side.select_chunks_in_index(self._places),
+                side.keep_chunk_numbers_of_index(self._places),
                 side.score_terms(self._places),
                 side.surroundings.terms,
                 # The text around passages that are not near the best ones does not count.
@@ -156,7 +156,7 @@ class SearchExplainer:
             return explained
         reasons = list_reasons_for_exclusion(self._workspace, self._reader, run, entry, chunk)
         if not reasons:
-            reasons = self._explain_low_rank(explained, entry)
+            reasons = self._explain_cut_by_limits(explained, entry)
         return explained._replace(kept_out=reasons)
 
     # the legs
@@ -199,7 +199,9 @@ class SearchExplainer:
             return Notice("not_embedded_yet")
         return Notice("not_ranked", {"limit": DEEP_RANKS})
 
-    def _explain_low_rank(self, explained: RankExplanation, entry: CatalogEntry) -> list[Notice]:
+    def _explain_cut_by_limits(
+        self, explained: RankExplanation, entry: CatalogEntry
+    ) -> list[Notice]:
         """Return the notices that say why a chunk's rank is too low.
 
         Call this only if nothing else excludes the chunk.
@@ -277,7 +279,7 @@ def find_passages_of_reference(
     reader: IndexReader, ref: Ref
 ) -> tuple[CatalogEntry | None, list[Chunk]]:
     """Return the indexed entry of a reference, or None, and the chunks that the reference covers."""
-    from kbtui.index.entries_and_chunks import make_subject_id
+    from kbtui.index.entry_and_chunk_data_types import make_subject_id
 
     if ref.kind == "chunk":
         found = reader.get_chunk_by_id(ref.chunk or "")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kbtui.index.entries_and_chunks import SCORE_TOLERANCE, RequestChunkPlace
+from kbtui.index.entry_and_chunk_data_types import SCORE_TOLERANCE, RequestChunkPlace
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice
 from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_value
@@ -44,7 +44,7 @@ from kbtui.search.search_request_and_answer import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
     from kbtui.search.combined_term_statistics import CombinedTermStatistics
     from kbtui.search.keyword_search import ChunkRanking, KeywordSearch

@@ -15,7 +15,7 @@ from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import MAX_QUERY_CHARACTERS, SearchRequest
 
 if TYPE_CHECKING:
-    from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
     from kbtui.references import Ref
     from kbtui.search.query_stemming_and_matching import StemmingAnalyzer

@@ -16,9 +16,9 @@ from kbtui.knowledge.knowledge_base import find_ignored_config_file_problems
 from kbtui.knowledge.knowledge_data_types import KnowledgeProblem
 from kbtui.knowledge.toml_config_editor import (
     TomlFileChange,
-    apply_toml_change,
     edit_toml_tables,
     read_toml_file_as_text,
+    write_toml_file_change,
 )
 from kbtui.workspace.paths import SOURCES_FILE, find_local_time_zone
 
@@ -402,6 +402,6 @@ def _change_or_remove_source_table(
     """Set and remove keys of a source in the file. If `changes` is None, remove the source."""
     path = get_sources_file_path(workspace)
     old = read_toml_file_as_text(path)
-    apply_toml_change(
+    write_toml_file_change(
         TomlFileChange(path, old, edit_toml_tables(old, ["source"], {name: changes}, path))
     )

@@ -28,7 +28,7 @@ from kbtui.sources.http_fetcher import (
 from kbtui.sources.source_document_directory import (
     MAX_NAMED_PROBLEMS,
     SourceDocumentStore,
-    SourceRunContext,
+    SourceRunState,
 )
 from kbtui.userdata.user_data_store import SkippedAddressOrFile, SourceRunRecord, UserData
 from kbtui.workspace.paths import SOURCES_FILE, make_private_directory
@@ -80,7 +80,7 @@ def run_source(
         try:
             directory = read_source_document_directory(workspace, source)
             memory = userdata.load_fetched_address_facts(name)
-            context = SourceRunContext(source, directory, memory, on_progress)
+            context = SourceRunState(source, directory, memory, on_progress)
             limits = limits or make_source_run_limits(load_settings())
             fetching = _fetch_source_documents(workspace.root, context, limits, resolve)
             interrupted = _run_source_until_end_or_stop(context, fetching, should_stop)
@@ -116,7 +116,7 @@ def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
 
 
 def _run_source_until_end_or_stop(
-    context: SourceRunContext, fetching: Coroutine[Any, Any, None], should_stop: Callable[[], bool]
+    context: SourceRunState, fetching: Coroutine[Any, Any, None], should_stop: Callable[[], bool]
 ) -> bool:
     """Run `fetching` until it ends or `should_stop` returns true.
 
@@ -138,7 +138,7 @@ def _run_source_until_end_or_stop(
     return interrupted
 
 
-def _make_source_run_record(context: SourceRunContext, began: float) -> SourceRunRecord:
+def _make_source_run_record(context: SourceRunState, began: float) -> SourceRunRecord:
     """Return the record of a run that ends now."""
     directory = context.directory
     problems = (*context.problems, *directory.problems)
@@ -257,7 +257,7 @@ async def _run_fetching_unless_stopped(
 
 
 async def _fetch_source_documents(
-    root: Path, run: SourceRunContext, limits: SourceRunLimits, resolve: HostResolver
+    root: Path, run: SourceRunState, limits: SourceRunLimits, resolve: HostResolver
 ) -> None:
     from kbtui.sources.document_text_extraction import TextExtractorProcess
 

@@ -250,7 +250,7 @@ MAX_NAMED_PROBLEMS = 500
 
 
 @dataclass
-class SourceRunContext:
+class SourceRunState:
     """The state of one run. Fetchers report documents and failures to it.
 
     `memory` maps URLs to facts from the previous run, such as ETags. `new_memory` collects the

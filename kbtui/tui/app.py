@@ -25,7 +25,7 @@ from kbtui.tui.framework.idle_garbage_collection import (
     configure_garbage_collector,
 )
 from kbtui.tui.framework.key_press_queue import KeyHandled, KeyPressQueue
-from kbtui.tui.framework.styled_widget import StyledScreen
+from kbtui.tui.framework.styled_text_widget import StyledScreen
 from kbtui.tui.main.main_screen import MainScreen
 from kbtui.tui.terminal_setup import (
     StderrRedirect,

@@ -24,7 +24,7 @@ from kbtui.tui.framework.dialogs import (
     TextInputDialog,
 )
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_widget import ClickableHintLine, StyledScreen
+from kbtui.tui.framework.styled_text_widget import ClickableHintLine, StyledScreen
 from kbtui.tui.framework.tui_command_definition import format_fitting_key_hints
 from kbtui.tui.reader.reader_blocks import MARK_ROLES, make_turn_mark_spans
 from kbtui.tui.tui_command_table import (

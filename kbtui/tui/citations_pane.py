@@ -22,7 +22,7 @@ from kbtui.tui.framework.styled_text import (
     Spans,
     wrap_spans,
 )
-from kbtui.tui.framework.styled_widget import BorderDrawingPane
+from kbtui.tui.framework.styled_text_widget import BorderDrawingPane
 from kbtui.tui.navigation_target import (
     NavigationTarget,
     OpenTargetRequested,

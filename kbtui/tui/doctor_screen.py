@@ -65,10 +65,10 @@ def offer_tool_update(
         show_message(f"updated the tools for JP: {format_counted_noun(count, 'file')} changed")
         on_done()
 
-    run_in_thread(lambda: plan_tool_update(library), show_tool_file_changes)
+    run_in_thread(lambda: plan_jp_tool_file_updates(library), show_tool_file_changes)
 
 
-def plan_tool_update(library: Library) -> list[PlannedFileChange]:
+def plan_jp_tool_file_updates(library: Library) -> list[PlannedFileChange]:
     """Return the changes that bring the installed tools up to date.
 
     Raises `NothingFound` if no tools are installed, or if nothing has to change.

@@ -44,7 +44,7 @@ from kbtui.tui.framework.styled_text import (
     StyledLines,
     wrap_spans,
 )
-from kbtui.tui.framework.styled_widget import LabeledInput, LeftAndRightTextLine
+from kbtui.tui.framework.styled_text_widget import LabeledInput, LeftAndRightTextLine
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     FoldHeadingBlock,

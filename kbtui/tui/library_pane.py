@@ -22,7 +22,7 @@ from kbtui.search.search_request_and_answer import EntriesMatchingFilter, QueryM
 from kbtui.terminal_text import cut_to_width, format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
-from kbtui.tui.framework.styled_widget import (
+from kbtui.tui.framework.styled_text_widget import (
     BorderDrawingPane,
     CompletingInput,
     LabeledInput,
@@ -148,7 +148,7 @@ class LibraryPaneFilter(NamedTuple):
         """Return whether a subject fulfils all conditions."""
         if not self.parts:
             return True
-        from kbtui.index.entries_and_chunks import make_subject_id
+        from kbtui.index.entry_and_chunk_data_types import make_subject_id
 
         entry_id = make_subject_id(subject.topic, subject.slug)
         return all(part.matches_entry(entry_id) for part in self.parts)
@@ -356,7 +356,7 @@ def _make_folder_and_subject_rows(
     for path in iterate_unfolded_paths(topic, by_slug, state.is_row_unfolded):
         if path in by_slug:
             subject = by_slug[path]
-            is_new = state.visit is not None and state.visit.has_subject_changed(subject)
+            is_new = state.visit is not None and state.visit.is_subject_newer_than_visit(subject)
             yield _make_subject_row(subject, contents.unreadable.get((topic, path)), is_new)
         else:
             key, folder = make_folder_row_key(topic, path), path[:-1].rpartition("/")[2]

@@ -16,7 +16,11 @@ from kbtui.terminal_text import format_counted_noun
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import Span, Spans, measure_cell_width
-from kbtui.tui.framework.styled_widget import BorderDrawingPane, LeftAndRightTextLine, PaneInput
+from kbtui.tui.framework.styled_text_widget import (
+    BorderDrawingPane,
+    LeftAndRightTextLine,
+    PaneInput,
+)
 from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
 from kbtui.tui.reader.reader_blocks import make_turn_mark_spans
 from kbtui.tui.reader.reader_document import (
@@ -43,7 +47,7 @@ MIN_WORDS_WIDTH = 16
 
 
 @dataclass(frozen=True)
-class OutlineColumn:
+class OutlineFactColumn:
     """A column of facts: its heading, its cell in each row, and its priority.
 
     If the pane is too narrow, the columns with the lowest priorities are left out.
@@ -112,7 +116,7 @@ class OutlinePane(BorderDrawingPane, Vertical):
         self._worker = LatestOnlyWorker(self)
         self._document: ReaderDocument | None = None
         self._entries: list[OutlineEntry] = []
-        self._columns: list[OutlineColumn] = []
+        self._columns: list[OutlineFactColumn] = []
         """The columns with a cell for at least one entry, even those for which the pane has no room."""
         self._activities: Mapping[int, TurnActivity] = {}
         """The activity of each turn, by turn number; empty until the activities are known."""
@@ -224,53 +228,53 @@ class OutlinePane(BorderDrawingPane, Vertical):
         current = self._find_entry_key_at_cursor() if select_current else None
         self.list.set_rows(rows, [(empty, "dim")], current)
 
-    def _choose_columns(self, width: int) -> list[OutlineColumn]:
+    def _choose_columns(self, width: int) -> list[OutlineFactColumn]:
         """Return the columns that fit if each row keeps `MIN_WORDS_WIDTH` cells for its words."""
         columns = list(self._columns)
         while columns and sum(one.width for one in columns) > width - MIN_WORDS_WIDTH:
             columns.remove(min(columns, key=lambda column: column.priority))
         return columns
 
-    def _make_columns(self) -> list[OutlineColumn]:
+    def _make_columns(self) -> list[OutlineFactColumn]:
         return [column for column in self._make_possible_columns() if column.cells]
 
-    def _make_possible_columns(self) -> list[OutlineColumn]:
+    def _make_possible_columns(self) -> list[OutlineFactColumn]:
         now = self._clock()
         turns = [(entry.key, entry.turn) for entry in self._entries if entry.turn]
         if not turns:
             lines = {one.key: (f"{one.line:,}", "dim") for one in self._entries if one.line}
-            return [OutlineColumn("line", 1, lines)]
+            return [OutlineFactColumn("line", 1, lines)]
         did = [(key, one, self._activities.get(one.number)) for key, one in turns]
         days = {one.started_at.astimezone(now.tzinfo).date() for _, one in turns if one.started_at}
         changed = {key: act.group_changes_by_path() for key, _, act in did if act}
         added = {k: sum(a.added for b in v.values() for a in b) for k, v in changed.items()}
         removed = {k: sum(a.removed for b in v.values() for a in b) for k, v in changed.items()}
         return [
-            OutlineColumn("time", 3, {
+            OutlineFactColumn("time", 3, {
                 key: (_format_time(one.started_at, now, is_one_day=len(days) == 1), "dim")
                 for key, one in turns
                 if one.started_at
             }),
-            OutlineColumn("took", 5, {
+            OutlineFactColumn("took", 5, {
                 key: (format_duration(one.seconds), "dim")
                 for key, one in turns
                 if one.seconds is not None
             }),
-            OutlineColumn("tools", 4, {
+            OutlineFactColumn("tools", 4, {
                 key: (f"{one.calls:,}", "") for key, one in turns if one.calls
             }),
-            OutlineColumn("✗", 7, {
+            OutlineFactColumn("✗", 7, {
                 key: (f"{one.failed:,}", "error") for key, one in turns if one.failed
             }),
-            OutlineColumn("files", 6, {
+            OutlineFactColumn("files", 6, {
                 key: (f"{len(paths):,}", "") for key, paths in changed.items() if paths
             }),
-            OutlineColumn("lines", 2, {
+            OutlineFactColumn("lines", 2, {
                 key: (f"+{added[key]:,} −{removed[key]:,}", "dim")
                 for key in changed
                 if added[key] or removed[key]
             }),
-            OutlineColumn("tokens", 1, {
+            OutlineFactColumn("tokens", 1, {
                 key: (format_size(one.tokens), "dim") for key, one in turns if one.tokens
             }),
         ]  # fmt: skip

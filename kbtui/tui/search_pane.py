@@ -39,7 +39,7 @@ from kbtui.tui.framework.styled_text import (
     truncate_text_start,
     wrap_spans,
 )
-from kbtui.tui.framework.styled_widget import (
+from kbtui.tui.framework.styled_text_widget import (
     BorderDrawingPane,
     CompletingInput,
     LeftAndRightTextLine,
@@ -261,7 +261,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         self._remarks = []
         self._show_query_remarks()
 
-    def show_suggestions(self, loaded: LoadedSuggestions) -> None:
+    def show_suggestions(self, loaded: SuggestionsAndProblems) -> None:
         """Show earlier searches and other suggestions instead of hits.
 
         Messages about suggestions that could not be read are shown above them.
@@ -718,14 +718,14 @@ class SearchSuggestion(NamedTuple):
     saved: SavedSearch | None = None
 
 
-class LoadedSuggestions(NamedTuple):
+class SuggestionsAndProblems(NamedTuple):
     """Suggestions, and messages about suggestions that could not be read."""
 
     suggestions: list[SearchSuggestion]
     problems: list[str]
 
 
-def load_search_suggestions(data: UserData, recent: Iterable[str]) -> LoadedSuggestions:
+def load_search_suggestions(data: UserData, recent: Iterable[str]) -> SuggestionsAndProblems:
     """Return the earlier searches, saved searches, bookmarks and filters, in this order.
 
     `recent` are the searches of this session, newest first; the query log has earlier ones.
@@ -746,7 +746,7 @@ def load_search_suggestions(data: UserData, recent: Iterable[str]) -> LoadedSugg
         ]
     except WorkspaceError as error:
         problems.append(f"Saved searches and bookmarks cannot be read: {error}")
-    return LoadedSuggestions([*found, *list_filter_suggestions()], problems)
+    return SuggestionsAndProblems([*found, *list_filter_suggestions()], problems)
 
 
 def list_filter_suggestions() -> list[SearchSuggestion]:

@@ -12,7 +12,7 @@ from textual.widgets import Input
 from kbtui.errors import format_error_on_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.styled_text import Spans, join_span_texts
-from kbtui.tui.framework.styled_widget import (
+from kbtui.tui.framework.styled_text_widget import (
     ALWAYS_AVAILABLE_ACTIONS,
     ClickableHintLine,
     LabeledInput,

@@ -63,7 +63,7 @@ class BulletItemBlock(ParagraphBlock):
         return wrap_spans(self.spans, width, [self.sign], [("  ", "")])
 
 
-class SourceStatus(NamedTuple):
+class SourceWithLastRun(NamedTuple):
     """A source with its last run, the time of its approval, and the time of its next run.
 
     Times are in Unix seconds, and paths are relative to the workspace.
@@ -85,7 +85,7 @@ class SourceStatus(NamedTuple):
 class SourceStatusesAndProblems(NamedTuple):
     """The status of each valid source, and the problems with declarations that cannot be read."""
 
-    sources: list[SourceStatus]
+    sources: list[SourceWithLastRun]
     problems: list[KnowledgeProblem]
 
 
@@ -102,7 +102,7 @@ def read_source_statuses(library: Library) -> SourceStatusesAndProblems:
         folder = f"{topic.subjects}/{name}/" if topic else f"(unknown topic {source.topic!r})"
         approved = find_source_approval_time(workspace, userdata, source)
         due = find_source_due_time(workspace, userdata, source)
-        states.append(SourceStatus(source, folder, file, runs.get(name), approved, due))
+        states.append(SourceWithLastRun(source, folder, file, runs.get(name), approved, due))
     return SourceStatusesAndProblems(states, found.problems)
 
 
@@ -186,7 +186,7 @@ def make_source_problem_details(problem: KnowledgeProblem) -> ReaderDocument:
     )
 
 
-def make_source_details(state: SourceStatus, now: datetime) -> ReaderDocument:
+def make_source_details(state: SourceWithLastRun, now: datetime) -> ReaderDocument:
     """Return a document that describes a source, its last run and its declaration."""
     source = state.source
     approved: Spans = [("not yet", "warning")]
@@ -242,7 +242,7 @@ def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Re
     return blocks
 
 
-def _make_declaration_blocks(state: SourceStatus) -> list[ReaderBlock]:
+def _make_declaration_blocks(state: SourceWithLastRun) -> list[ReaderBlock]:
     toml = format_source_as_toml(state.source)
     return [
         make_heading("block", "Declaration", state.file),
@@ -251,7 +251,7 @@ def _make_declaration_blocks(state: SourceStatus) -> list[ReaderBlock]:
 
 
 def make_source_approval_details(
-    state: SourceStatus, approve_key: str, back_key: str
+    state: SourceWithLastRun, approve_key: str, back_key: str
 ) -> ReaderDocument:
     """Return the page on which the user reviews the actions of a source and approves the source.
 
@@ -273,7 +273,7 @@ def make_source_approval_details(
     return ReaderDocument(f"approve:{source.name}", f"Approve {source.name}", blocks)
 
 
-def describe_source_actions(state: SourceStatus) -> list[str]:
+def describe_source_actions(state: SourceWithLastRun) -> list[str]:
     """Return a text for each action that the source may perform after its approval."""
     from kbtui.sources.crawl_url_policy import AllowedUrlPrefixes
 
@@ -440,7 +440,7 @@ class SourcesScreen(ListDetailScreen):
         self.list.empty_text = [("Reading the sources …", "dim")]
         self.runs: dict[str, ActiveSourceRun] = {}
         self.states: SourceStatusesAndProblems | None = None
-        self.approving: SourceStatus | None = None
+        self.approving: SourceWithLastRun | None = None
         """The source that the screen shows for approval, or None.
 
         Even if the file changes, only the shown declaration is approved.
@@ -457,10 +457,10 @@ class SourcesScreen(ListDetailScreen):
             run.stop.set()
 
     @property
-    def selected_source(self) -> SourceStatus | None:
+    def selected_source(self) -> SourceWithLastRun | None:
         """The selected source; None if the selected row is a declaration that cannot be read."""
         row = self.list.selected_row
-        return row.data if row and isinstance(row.data, SourceStatus) else None
+        return row.data if row and isinstance(row.data, SourceWithLastRun) else None
 
     @property
     def command_conditions(self) -> dict[str, bool]:
@@ -515,7 +515,7 @@ class SourcesScreen(ListDetailScreen):
         row = self.list.selected_row
         if row is None:
             self.show_document(ReaderDocument("source:", "", []))
-        elif isinstance(row.data, SourceStatus):
+        elif isinstance(row.data, SourceWithLastRun):
             self.show_document(make_source_details(row.data, self._clock()))
         else:
             self.show_document(make_source_problem_details(row.data))

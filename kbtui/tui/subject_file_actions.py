@@ -12,7 +12,7 @@ from kbtui.knowledge.subject_file_access import make_safe_file_name
 from kbtui.tui.browser_and_clipboard import run_in_terminal
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
-from kbtui.tui.framework.styled_widget import StyledScreen, get_configured_keys
+from kbtui.tui.framework.styled_text_widget import StyledScreen, get_configured_keys
 from kbtui.tui.tui_command_table import find_key_label_of_command
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class SubjectFileActions:
         self._worker.submit_call(find_subject, self._ask_to_trash_subject, self._show_error)
 
     def _ask_to_trash_subject(self, subject: Subject) -> None:
-        def trash_subject_if_confirmed(answer: str | None) -> None:
+        def trash_subject_on_confirmation(answer: str | None) -> None:
             if answer is not None:
                 self._worker.submit_call(
                     partial(subject_editing.move_subject_to_trash, subject),
@@ -182,7 +182,7 @@ class SubjectFileActions:
 
         question = f"Move {subject.ref} ({subject.path}) to the trash?"
         self._screen.app.push_screen(
-            ConfirmDialog(question, {"y": "move it"}), trash_subject_if_confirmed
+            ConfirmDialog(question, {"y": "move it"}), trash_subject_on_confirmation
         )
 
     def _ask_to_delete_subject(self, subject: Subject, error: Exception) -> None:

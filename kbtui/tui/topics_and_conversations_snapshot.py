@@ -311,7 +311,7 @@ class LastVisit(NamedTuple):
         """Return whether a conversation has events that are later than the visit."""
         return info.last_activity_at > self.at
 
-    def has_subject_changed(self, subject: Subject) -> bool:
+    def is_subject_newer_than_visit(self, subject: Subject) -> bool:
         """Return whether the file of a subject was written after the visit."""
         return subject.mtime_ns > self.at.timestamp() * 1e9
 
@@ -338,7 +338,9 @@ def find_news_since_visit(contents: TopicsAndConversations, visit: LastVisit) ->
         if info.id in visit.turns and (count := contents.count_turns(info)) > visit.turns[info.id]
     }
     subjects = [
-        one for one in contents.subjects if not one.hidden and visit.has_subject_changed(one)
+        one
+        for one in contents.subjects
+        if not one.hidden and visit.is_subject_newer_than_visit(one)
     ]
     subjects.sort(key=lambda subject: subject.mtime_ns, reverse=True)
     return NewsSinceVisit(found, turns, subjects)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.conversations.turn_marks import (
-    MarkAnchor,
+    MarkedEventIdentity,
     find_places_of_turn_anchors,
     make_turn_or_call_anchor,
 )
@@ -40,7 +40,7 @@ class _StoredBookmarkAnchor(NamedTuple):
     """
 
     signature: str
-    anchor: MarkAnchor | None
+    anchor: MarkedEventIdentity | None
 
 
 class BookmarkAnchors:
@@ -120,16 +120,16 @@ class BookmarkAnchors:
             if name in wanted:
                 values = json.loads(text)
                 found[name] = _StoredBookmarkAnchor(
-                    signature, MarkAnchor(**values) if values else None
+                    signature, MarkedEventIdentity(**values) if values else None
                 )
         return found
 
-    def read_bookmark_anchors(self) -> dict[str, MarkAnchor]:
+    def read_bookmark_anchors(self) -> dict[str, MarkedEventIdentity]:
         """Map the reference of each bookmark to the bookmark's anchor. Raises `WorkspaceError`."""
         stored = self._load_bookmark_anchors(one.ref for one in self._userdata.list_bookmarks())
         return {name: one.anchor for name, one in stored.items() if one.anchor is not None}
 
-    def add_imported_bookmark_anchors(self, anchors: Mapping[str, MarkAnchor]) -> None:
+    def add_imported_bookmark_anchors(self, anchors: Mapping[str, MarkedEventIdentity]) -> None:
         """Store the anchors of bookmarks from another machine. Raises `WorkspaceError`.
 
         `anchors` maps the reference of each bookmark to the bookmark's anchor.

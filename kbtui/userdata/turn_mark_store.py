@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kbtui.conversations.conversation_data_types import Conversation
-    from kbtui.conversations.turn_marks import MarkAnchor, MarkProblem, MarkState, TargetProblem
+    from kbtui.conversations.turn_marks import (
+        MarkedEventIdentity,
+        MarkProblem,
+        MarkState,
+        TargetProblem,
+    )
     from kbtui.references import Ref
     from kbtui.workspace import Workspace
 
@@ -134,7 +139,9 @@ class MarkStore:
             _write_mark(db, mark)
         return mark
 
-    def _make_superseding_target_anchor(self, superseded_by: str | None) -> MarkAnchor | None:
+    def _make_superseding_target_anchor(
+        self, superseded_by: str | None
+    ) -> MarkedEventIdentity | None:
         """Return the anchor of the turn or call that the reference `superseded_by` names.
 
         Returns None if there is no such turn or call.

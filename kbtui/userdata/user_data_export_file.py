@@ -27,7 +27,7 @@ from kbtui.conversations.session_archive import (
     find_session_copy_damage,
     is_valid_kept_session,
 )
-from kbtui.conversations.turn_marks import MarkAnchor
+from kbtui.conversations.turn_marks import MarkedEventIdentity
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.file_reading_and_writing import iterate_regular_file_blocks
 from kbtui.light_named_tuple import NamedTuple
@@ -79,7 +79,7 @@ class ExportedWorkspaceData:
     directory: str = ""
     worktrees: list[list[str]] = field(default_factory=list)
     records: list[UserDataRecord] = field(default_factory=list)
-    anchors: dict[str, MarkAnchor] = field(default_factory=dict)
+    anchors: dict[str, MarkedEventIdentity] = field(default_factory=dict)
 
 
 class ExportOmission(NamedTuple):
@@ -340,7 +340,7 @@ class UserDataFileReader:
             raise ValueError("an anchor comes before the first workspace")
         workspace, name = self._data.workspaces[-1], shape.pop("ref")
         self._check_is_not_duplicate("bookmark_anchor", workspace.root, name)
-        workspace.anchors[name] = MarkAnchor(**shape)
+        workspace.anchors[name] = MarkedEventIdentity(**shape)
 
     def _add_kept_session_removal(self, shape: dict[str, Any]) -> None:
         del shape["kind"]

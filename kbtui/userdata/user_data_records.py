@@ -127,12 +127,12 @@ def merge_user_records(
     changed: dict[tuple[RecordKind, str], UserDataRecord] = {}
     for one in added:
         earlier = changed.get(one.key) or current.get(one.key)
-        if earlier is None or _make_version_sort_key(one) > _make_version_sort_key(earlier):
+        if earlier is None or _make_record_recency_key(one) > _make_record_recency_key(earlier):
             changed[one.key] = one
     return list(changed.values()), [current[key] for key in changed if key in current]
 
 
-def _make_version_sort_key(record: UserDataRecord) -> tuple[float, bool, str]:
+def _make_record_recency_key(record: UserDataRecord) -> tuple[float, bool, str]:
     text = json.dumps(record.as_json(), sort_keys=True) if record.value is not None else ""
     return record.at, record.value is None, text
 

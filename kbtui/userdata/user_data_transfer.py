@@ -162,7 +162,7 @@ def _list_unregistered_data_directories(known: Collection[Path]) -> Iterator[Exp
             yield ExportOmission(str(folder), reason, is_damaged=False)
 
 
-class ExportedAndLocalWorkspace(NamedTuple):
+class ExportedWorkspaceMatch(NamedTuple):
     """A workspace in an exported file, and the workspace on this machine that receives its data.
 
     `workspace` is None if no workspace or several workspaces match. `candidates` has the roots of
@@ -179,7 +179,7 @@ def match_exported_workspaces(
     settings: Settings,
     here: Workspace,
     chosen: Mapping[str, Path],
-) -> list[ExportedAndLocalWorkspace]:
+) -> list[ExportedWorkspaceMatch]:
     """Find the workspace on this machine for each workspace of a file.
 
     `chosen` maps roots in the file to directories on this machine. For any other root, a workspace
@@ -226,10 +226,10 @@ def _match_workspace(
     identities: Mapping[str, ExportedWorkspaceData],
     here: Workspace,
     chosen: Mapping[str, Path],
-) -> ExportedAndLocalWorkspace:
+) -> ExportedWorkspaceMatch:
     if section.root in chosen:
         root = paths.find_workspace_root(os.path.realpath(chosen[section.root]))
-        return ExportedAndLocalWorkspace(section, open_workspace_at_root(Path(root)))
+        return ExportedWorkspaceMatch(section, open_workspace_at_root(Path(root)))
     found = [root for root, one in identities.items() if _is_same_workspace(section, one)]
     name = os.path.basename(section.root)  # noqa: PTH119
     for choice in (
@@ -239,8 +239,8 @@ def _match_workspace(
         found,
     ):
         if len(choice) == 1:
-            return ExportedAndLocalWorkspace(section, known[choice[0]])
-    return ExportedAndLocalWorkspace(section, None, sorted(found))
+            return ExportedWorkspaceMatch(section, known[choice[0]])
+    return ExportedWorkspaceMatch(section, None, sorted(found))
 
 
 def _is_same_workspace(one: ExportedWorkspaceData, other: ExportedWorkspaceData) -> bool:
@@ -283,7 +283,7 @@ class UserDataImportReport:
     """The changes that an import made or, in a dry run, would make."""
 
     workspaces: list[WorkspaceImportReport]
-    missing: list[ExportedAndLocalWorkspace]
+    missing: list[ExportedWorkspaceMatch]
     kept_sessions: ImportedRecordCounts
     backup: Path | None = None
 
@@ -354,7 +354,7 @@ class _UserDataImport:
     def __init__(
         self,
         data: ExportedUserData,
-        matches: Sequence[ExportedAndLocalWorkspace],
+        matches: Sequence[ExportedWorkspaceMatch],
         options: UserDataImportOptions,
         staging: Path,
     ) -> None:

@@ -28,7 +28,7 @@ from kbtui.conversations.conversation_data_types import (
     ConversationInfo,
     Turn,
 )
-from kbtui.index.entries_and_chunks import make_subject_id
+from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.library import Library, open_workspace
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import Hit, OutdatedCitedSubject, SearchAnswer

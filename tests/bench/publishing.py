@@ -19,16 +19,16 @@ from typing import Any
 from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import EmbeddingModelSource
-from kbtui.index.entries_and_chunks import select_best_chunks, sort_ranked_chunks
+from kbtui.index.entry_and_chunk_data_types import select_best_chunks, sort_ranked_chunks
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
 from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
+from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
 from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishResult
 from kbtui.publishing.publishable_entries import collect_publishable_entries
 from kbtui.publishing.published_library_pull import pull_subscribed_library
 from kbtui.publishing.published_library_store import LibraryStore
-from kbtui.publishing.text_vector_provider import TextVectorProvider
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root
 from kbtui.workspace.published_library_mirror import get_subscribed_mirror
 from kbtui.workspace.published_library_settings import PublishSettings
@@ -194,7 +194,7 @@ def _report(proxy: Proxy, what: str, work: Callable[[], Any]) -> Any:
 def _publish(root: Path, *, is_quiet: bool = False) -> LibraryPublishResult:
     workspace = open_workspace_at_root(root)
     entries = collect_publishable_entries(workspace, Settings(), PublishSettings())
-    embedder = TextVectorProvider(workspace, MODEL, print)
+    embedder = CachingTextEmbedder(workspace, MODEL, print)
     began = time.perf_counter()
     cache = EmbeddingCache(workspace.cache_dir / "embeddings.sqlite", MODEL.key)
     hashes = sorted(entries.embedded)

@@ -25,7 +25,7 @@ from kbtui.index.embedding_model import (
     export_model_to_onnx,
     find_embedding_model,
 )
-from kbtui.index.entries_without_vectors import EntriesWithoutVectorsWriter
+from kbtui.index.embedding_status_file import EntriesWithoutVectorsWriter
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.search_pipeline import search_index

@@ -18,7 +18,7 @@ from kbtui.citations.cited_text_comparison import (
 )
 from kbtui.citations.tool_call_citations import CitationTargetLookup, extract_citations
 from kbtui.index.chunk_splitter import split_subject_into_chunks
-from kbtui.index.entries_and_chunks import make_subject_id
+from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.knowledge import KnowledgeBase, load_knowledge
 from kbtui.knowledge.front_matter import split_front_matter
 

@@ -132,7 +132,7 @@ def test_usage_of_real_sessions(chats: Path, workspace: Workspace) -> None:
         assert info.events_path is not None
         messages = json.loads(info.events_path.read_text())["messages"]
         tokens = [message["tokens"] for message in messages if "tokens" in message]
-        usage = formats.read_token_usage(info)
+        usage = formats.read_conversation_token_usage(info)
         assert usage is not None
         assert usage.total_tokens == sum(one["total"] for one in tokens)
         assert usage.cache_read_tokens == sum(one["cached"] for one in tokens)
@@ -339,7 +339,9 @@ def test_log_is_replayed(chats: Path, workspace: Workspace) -> None:
     assert list_texts(conversation, "message") == ["I read it."]
     assert count_kinds(conversation, "tool_call_request") == 1
     assert list_texts(conversation, "tool_call_response") == ["text"]
-    assert GeminiCliFormat().read_token_usage(info) == TokenUsage(62, 10, 40, None, 112)
+    assert GeminiCliFormat().read_conversation_token_usage(info) == TokenUsage(
+        62, 10, 40, None, 112
+    )
 
 
 def test_rewound_turns_stay_and_are_marked(chats: Path, workspace: Workspace) -> None:
@@ -360,7 +362,7 @@ def test_rewound_turns_stay_and_are_marked(chats: Path, workspace: Workspace) ->
         ("two", True),
         ("three", False),
     ]
-    usage = GeminiCliFormat().read_token_usage(conversation.info)
+    usage = GeminiCliFormat().read_conversation_token_usage(conversation.info)
     assert usage is not None
     assert usage.total_tokens == 6
 
@@ -564,7 +566,7 @@ def test_file_that_disappeared(chats: Path, workspace: Workspace) -> None:
     path.unlink()
     formats = GeminiCliFormat()
     assert formats.load_conversation(info).problems == ["there is no such file"]
-    assert formats.read_token_usage(info) is None
+    assert formats.read_conversation_token_usage(info) is None
 
 
 json_values = st.recursive(
@@ -606,7 +608,7 @@ def test_any_values_are_read(chats: Path, workspace: Workspace, values: list[Any
     formats = GeminiCliFormat()
     for info in list_infos(workspace, ID):
         formats.load_conversation(info)
-        formats.read_token_usage(info)
+        formats.read_conversation_token_usage(info)
         formats.add_event_count(info)
     whole = HEAD | {"messages": values}
     path.with_name("session-whole.json").write_text(json.dumps(whole))

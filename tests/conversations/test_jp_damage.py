@@ -383,18 +383,18 @@ def test_a_directory_that_vanishes_while_it_is_listed(
     good: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(good, SOUND)
-    from kbtui.conversations.formats.jp import jp_conversation_directories
+    from kbtui.conversations.formats.jp import jp_conversation_copies
 
-    real = jp_conversation_directories.stat_conversation_directory
+    real = jp_conversation_copies.stat_conversation_directory
 
     def slow(
         path: str, local: bool, archived: bool, parent: int | None
-    ) -> jp_conversation_directories.JpConversationDirectory:
+    ) -> jp_conversation_copies.JpConversationDirectory:
         if path == str(folder):
             shutil.rmtree(folder)
         return real(path, local, archived, parent)
 
-    monkeypatch.setattr(jp_conversation_directories, "stat_conversation_directory", slow)
+    monkeypatch.setattr(jp_conversation_copies, "stat_conversation_directory", slow)
     check_the_rest(good)
 
 

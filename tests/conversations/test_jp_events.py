@@ -12,7 +12,7 @@ from jp_files import BASE, Stream, dump, events_of, load, standard, texts, url_s
 from kbtui.conversations.conversation_data_types import ConversationEvent, Turn
 from kbtui.conversations.formats.jp.jp_event_parser import JpEventParser
 from kbtui.dates import format_timestamp, parse_timestamp
-from kbtui.references import get_conversation_creation_time
+from kbtui.references import decode_jp_id_creation_time
 
 
 def test_a_conversation_of_today_reads_as_it_was_said(jp: Path) -> None:
@@ -522,7 +522,7 @@ def test_a_fraction_of_any_length_keeps_its_microseconds(nanoseconds: int) -> No
 
 def test_an_id_is_its_time_and_shown_times_sort_as_text() -> None:
     assert (
-        format_timestamp(get_conversation_creation_time("jp-c17648402467"))
+        format_timestamp(decode_jp_id_creation_time("jp-c17648402467"))
         == "2025-12-04T09:24:06.700Z"
     )
     times = [parse_timestamp("2026-01-01T00:00:00Z"), parse_timestamp("2026-01-01T00:00:00.5Z")]

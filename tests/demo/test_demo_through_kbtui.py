@@ -11,7 +11,7 @@ from demo_files import DEMO, TOPICS, conversation_folders, subject_files
 from kbtui.citations.tool_call_citations import CitationTargetLookup, extract_citations
 from kbtui.conversations.conversation_data_types import Conversation
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
-from kbtui.index.entries_and_chunks import make_subject_id
+from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.knowledge import KnowledgeBase, load_knowledge, read_subject_for_assistant
 from kbtui.library import open_workspace
 from kbtui.library.file_turn_history import LineRange, blame_file

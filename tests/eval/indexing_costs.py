@@ -26,7 +26,7 @@ from tests.eval.labelled_questions import CORPUS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kbtui.index.entries_and_chunks import Chunk
+    from kbtui.index.entry_and_chunk_data_types import Chunk
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 600
 EDITS = 20

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.chunk_splitter import add_chunk_ids
-from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
 
 TEXTS = st.text(
     alphabet=st.one_of(st.characters(), st.sampled_from("\0\ud800é日\n'")), min_size=1, max_size=30

@@ -15,7 +15,7 @@ from kbtui.index.chunk_splitter import (
     split_subject_into_chunks,
     split_text_into_chunks,
 )
-from kbtui.index.entries_and_chunks import Chunk
+from kbtui.index.entry_and_chunk_data_types import Chunk
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.knowledge.knowledge_data_types import Subject
 from kbtui.tui.reader.reader_blocks import MarkdownBlock, VerbatimTextBlock

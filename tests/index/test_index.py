@@ -17,7 +17,7 @@ from kbtui.conversations.conversation_data_types import Conversation
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.index import entry_extraction, index_generations, indexer
 from kbtui.index.catalog_database import CatalogDatabase
-from kbtui.index.entries_and_chunks import Chunk
+from kbtui.index.entry_and_chunk_data_types import Chunk
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import IndexProgress, IndexRefreshChanges, WorkspaceIndexWriter
 from kbtui.knowledge.front_matter import FrontMatterAndBody
@@ -249,7 +249,7 @@ def test_an_unreadable_subject_is_an_entry_with_an_error(built: Builder) -> None
     (built.root / "docs/guide/picture.md").write_bytes(b"\x89PNG\0\0" + b"binary" * 10)
     refresh(built)
     reader = IndexReader(built.workspace.cache_dir)
-    from kbtui.index.entries_and_chunks import make_subject_id
+    from kbtui.index.entry_and_chunk_data_types import make_subject_id
 
     identity = make_subject_id("guide", "picture")
     assert "binary" in (reader.get_entries_by_id({identity})[identity].error or "")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import tantivy
 
-from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
 from kbtui.index.keyword_index import KeywordIndexWriter, open_tantivy_index
 
 

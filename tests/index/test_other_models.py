@@ -14,7 +14,7 @@ from kbtui.index.embedding_model import (
     TorchEmbeddingModel,
     find_embedding_model,
 )
-from kbtui.index.entries_and_chunks import make_subject_id
+from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library.embedding_model_comparison import compare_models

@@ -14,10 +14,10 @@ from kbtui.knowledge import KnowledgeBase, load_knowledge
 from kbtui.knowledge.knowledge_data_types import PreloadOrDisableChange, Topic
 from kbtui.knowledge.toml_config_editor import (
     TomlFileChange,
-    apply_toml_change,
     plan_toml_change_for_preload_marks,
     plan_toml_change_for_topic,
     undo_toml_change,
+    write_toml_file_change,
 )
 from kbtui.workspace import Workspace
 
@@ -55,7 +55,7 @@ def text(knowledge: KnowledgeBase) -> str:
 def test_a_file_with_a_byte_order_mark_is_edited(knowledge: KnowledgeBase) -> None:
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_bytes(b"\xef\xbb\xbf" + WRITTEN.encode())
-    apply_toml_change(
+    write_toml_file_change(
         plan_toml_change_for_preload_marks(
             knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
         )
@@ -92,7 +92,7 @@ def test_applying_writes_only_what_was_marked_and_undoing_takes_it_back(
         PreloadOrDisableChange("skills", None, "off"),
     ]
     change = plan_toml_change_for_preload_marks(knowledge, marks)
-    apply_toml_change(change)
+    write_toml_file_change(change)
     assert text(knowledge) == (
         "# My topics. Keep this comment.\n"
         "\n"
@@ -133,7 +133,7 @@ def test_without_a_file_one_is_made_and_undoing_removes_it(
     )
     assert change.old is None
     assert "--- /dev/null\n+++ .jp/kb.toml\n" in change.diff
-    apply_toml_change(change)
+    write_toml_file_change(change)
     path = workspace.jp_directory / "kb.toml"
     assert path.read_text() == '[kb.topic.d]\nlearned = [\n    "a",\n]\n'
     assert build().list_subjects("d")[0].learned
@@ -146,7 +146,7 @@ def test_a_first_topic_can_be_declared(build: Build, workspace: Workspace) -> No
     change = plan_toml_change_for_topic(
         knowledge, Topic("docs", "docs", title='The "docs"', learned=("a",))
     )
-    apply_toml_change(change)
+    write_toml_file_change(change)
     assert build().topics["docs"] == Topic(
         "docs",
         "docs",
@@ -169,7 +169,7 @@ def test_marks_that_change_nothing_write_nothing(knowledge: KnowledgeBase) -> No
     assert change.has_no_changes
     assert change.diff == ""
     before = (knowledge.workspace.jp_directory / "kb.toml").stat().st_mtime_ns
-    apply_toml_change(change)
+    write_toml_file_change(change)
     assert (knowledge.workspace.jp_directory / "kb.toml").stat().st_mtime_ns == before
 
 
@@ -189,7 +189,7 @@ def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: KnowledgeBase) -
     assert '<subject "ast-grep">' not in (knowledge.format_knowledge_section() or ""), (
         "the original is as it was"
     )
-    apply_toml_change(plan_toml_change_for_preload_marks(knowledge, marks))
+    write_toml_file_change(plan_toml_change_for_preload_marks(knowledge, marks))
     assert load_knowledge(knowledge.workspace).format_knowledge_section() == prompt
 
 
@@ -201,7 +201,7 @@ def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledg
     change = plan_toml_change_for_preload_marks(
         knowledge, [PreloadOrDisableChange("project", "maintainers/jean", "disabled")]
     )
-    apply_toml_change(change)
+    write_toml_file_change(change)
     jean = load_knowledge(knowledge.workspace).find_subject("project", "maintainers/jean")
     assert jean is not None
     assert (jean.disabled, jean.learned) == (True, False)
@@ -244,12 +244,12 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: KnowledgeBa
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_text(WRITTEN + "# mine\n")
     with pytest.raises(KbtuiError, match="changed by another program"):
-        apply_toml_change(change)
+        write_toml_file_change(change)
     with pytest.raises(KbtuiError, match="changed by another program"):
         undo_toml_change(change)
     path.unlink()
     with pytest.raises(KbtuiError, match="changed by another program"):
-        apply_toml_change(change)
+        write_toml_file_change(change)
     assert not path.exists()
 
 
@@ -265,7 +265,7 @@ def test_a_failing_write_leaves_the_file_and_no_litter(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(KbtuiError, match="No space left on device"):
-        apply_toml_change(change)
+        write_toml_file_change(change)
     assert text(knowledge) == WRITTEN
     assert {path.name for path in knowledge.workspace.jp_directory.iterdir()} == {"kb", "kb.toml"}
 
@@ -274,7 +274,7 @@ def test_mode_is_kept_and_links_are_refused(knowledge: KnowledgeBase, tmp_path: 
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.chmod(0o640)
     marks = [PreloadOrDisableChange("skills", "ast-grep", "learned")]
-    apply_toml_change(plan_toml_change_for_preload_marks(knowledge, marks))
+    write_toml_file_change(plan_toml_change_for_preload_marks(knowledge, marks))
     assert path.stat().st_mode & 0o777 == 0o640
     path.rename(tmp_path / "elsewhere.toml")
     path.symlink_to(tmp_path / "elsewhere.toml")
@@ -308,7 +308,7 @@ def test_a_misshapen_table_is_not_touched(knowledge: KnowledgeBase) -> None:
 def test_dos_line_ends_stay(knowledge: KnowledgeBase) -> None:
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_bytes(WRITTEN.replace("\n", "\r\n").encode())
-    apply_toml_change(
+    write_toml_file_change(
         plan_toml_change_for_preload_marks(
             knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
         )
@@ -373,7 +373,7 @@ def test_no_comment_and_no_value_is_ever_lost(
         change = plan_toml_change_for_preload_marks(base, wanted)
     except UsageError:
         return  # a glob says otherwise
-    apply_toml_change(change)
+    write_toml_file_change(change)
     after = load_knowledge(knowledge.workspace)
     assert after.topics == base.copy_with_preload_marks(wanted).topics
     for number in range(1, 6):

@@ -9,11 +9,11 @@ import numpy as np
 
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import EmbeddingModelSource
+from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
 from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishResult
 from kbtui.publishing.publishable_entries import collect_publishable_entries
 from kbtui.publishing.published_library_pull import LibraryPullResult, pull_subscribed_library
 from kbtui.publishing.published_library_store import LibraryStore
-from kbtui.publishing.text_vector_provider import TextVectorProvider
 from kbtui.workspace import Settings
 from kbtui.workspace.published_library_mirror import PublishedLibraryMirror
 from kbtui.workspace.published_library_settings import load_library_settings
@@ -35,7 +35,7 @@ def publish(builder: Builder, uri: str, **options: object) -> LibraryPublishResu
     """Publish a workspace; its vectors are in its embedding cache."""
     publish_settings = load_library_settings(builder.workspace).publish
     entries = collect_publishable_entries(builder.workspace, Settings(), publish_settings)
-    embedder = TextVectorProvider(builder.workspace, MODEL, print)
+    embedder = CachingTextEmbedder(builder.workspace, MODEL, print)
     try:
         cache = EmbeddingCache(builder.workspace.cache_dir / "embeddings.sqlite", "m")
         cache.store_cached_vectors({key: vector_of(key) for key in entries.embedded})

@@ -18,7 +18,7 @@ import pytest
 from kbtui.errors import KbtuiError
 from kbtui.index.chunk_embedder import ChunkEmbedder, combine_vectors_of_passage
 from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.entries_and_chunks import hash_embedded_text
+from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
 from kbtui.index.pulled_vector_store import PulledVectorStore

@@ -15,11 +15,11 @@ from kbtui.workspace import Settings
 QUOTED = "what \x1b]0;K4N4RY\x07a \x9b31mfile\u202e said\x1b"
 CRASH = f"""
 import sys
-from kbtui.cli import knowledge_commands
+from kbtui.cli import topics_learn_and_prompt_commands
 from kbtui.cli.main import main
 def run(args):
     raise RuntimeError({QUOTED!r})
-knowledge_commands.run_topics_command = run
+topics_learn_and_prompt_commands.run_topics_command = run
 sys.argv = ["kbtui", "topics"]
 sys.exit(main())
 """

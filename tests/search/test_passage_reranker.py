@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked, said
 
-from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.multi_index_search import QueryVector, SearchedIndex, search_indexes

@@ -14,7 +14,7 @@ from kbtui.cli.search_command import (
     format_search_messages,
 )
 from kbtui.engine.search_service import answer_search_request
-from kbtui.index.entries_and_chunks import make_subject_id
+from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.notices import Notice

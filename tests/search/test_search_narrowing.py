@@ -9,7 +9,7 @@ import pytest
 from support import Builder, asked, called, said
 
 from kbtui.conversations.conversation_repository import list_conversations
-from kbtui.index.entries_and_chunks import make_subject_id
+from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.knowledge import load_knowledge

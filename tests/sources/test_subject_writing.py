@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support import Builder
 
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.index.entries_and_chunks import make_subject_id
+from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.knowledge import KnowledgeBase, load_knowledge, subject_editing
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
 from kbtui.knowledge.subject_editing import MissingTitleError, SubjectDraft

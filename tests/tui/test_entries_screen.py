@@ -12,7 +12,7 @@ from support import Builder, asked, called, said
 from tui_support import Tui, matches_snapshot, running
 
 from kbtui.errors import UsageError
-from kbtui.index.entries_and_chunks import make_subject_id
+from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.search.query_parser import parse_entry_filter
 from kbtui.tui.entries_screen import (
     EntriesScreen,

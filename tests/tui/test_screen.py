@@ -206,7 +206,7 @@ def contrast(one: Color, other: Color) -> float:
 
 @pytest.mark.parametrize("theme", [DARK, LIGHT])
 async def test_every_role_can_be_read_on_every_ground(book: Builder, theme: str) -> None:
-    from kbtui.tui.framework.styled_widget import TEXT_STYLES
+    from kbtui.tui.framework.styled_text_widget import TEXT_STYLES
 
     quiet = {"rule", "cursor", "cursor-off", "code"}
     async with running(book.root) as tui:

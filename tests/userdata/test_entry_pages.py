@@ -19,7 +19,7 @@ from kbtui.index.catalog_query import (
     query_entry_page,
     serialize_entry_chunks,
 )
-from kbtui.index.entries_without_vectors import (
+from kbtui.index.embedding_status_file import (
     EntriesWithoutVectorsWriter,
     read_entries_without_vectors,
 )

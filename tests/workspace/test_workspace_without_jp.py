@@ -20,9 +20,9 @@ from kbtui.errors import ConfigError, WorkspaceError
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.knowledge_data_types import Topic
 from kbtui.knowledge.toml_config_editor import (
-    apply_toml_change,
     plan_toml_change_for_topic,
     undo_toml_change,
+    write_toml_file_change,
 )
 from kbtui.library import Library, open_workspace
 from kbtui.sources.document_source_definitions import (
@@ -291,7 +291,7 @@ def test_declaring_a_topic_makes_the_directory_and_undoing_it_removes_it(project
     change = plan_toml_change_for_topic(load_knowledge(project.workspace), topic)
     assert not (project.root / ".kbtui").exists()
     assert change.diff.startswith("--- /dev/null\n+++ .kbtui/kb.toml\n")
-    apply_toml_change(change)
+    write_toml_file_change(change)
     assert (project.root / ".kbtui/kb.toml").is_file()
     assert run_command("learn", "notes", "plan", cwd=project.root / "src").returncode == 0
     undo_toml_change(change)

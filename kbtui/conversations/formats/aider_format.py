@@ -395,7 +395,7 @@ def _read_session_text(path: str, session: _AiderSessionRange, size: int) -> str
 # parsing a session
 
 
-class _AiderHistorySection(NamedTuple):
+class _AiderMessageLines(NamedTuple):
     """Consecutive lines of one kind: `request`, `aider` or `reply`."""
 
     kind: str
@@ -404,7 +404,7 @@ class _AiderHistorySection(NamedTuple):
 
 def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> None:
     """Parse the text of a session, without its first line, into turns. Never raises."""
-    opening: list[_AiderHistorySection] = []
+    opening: list[_AiderMessageLines] = []
     for section in _split_into_sections(text):
         if section.kind == "request":
             builder.start_turn(None if builder.turns else started)
@@ -426,11 +426,11 @@ def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> 
         _add_sections_as_events(builder, opening)
 
 
-def _split_into_sections(text: str) -> list[_AiderHistorySection]:
+def _split_into_sections(text: str) -> list[_AiderMessageLines]:
     lines = text.split("\n")
     # An editor may have removed the spaces at the ends of all lines. Then the spaces are not required.
     is_marked = re.search(r"^(?:####|>).*  \r?$", text, re.MULTILINE) is not None
-    sections: list[_AiderHistorySection] = []
+    sections: list[_AiderMessageLines] = []
     is_after_blank = True
     for number, line in enumerate(lines):
         line = line.removesuffix("\r")
@@ -449,12 +449,12 @@ def _split_into_sections(text: str) -> list[_AiderHistorySection]:
         elif kind == "reply" and not content.strip():
             pass
         else:
-            sections.append(_AiderHistorySection(kind, [content]))
+            sections.append(_AiderMessageLines(kind, [content]))
         is_after_blank = not line.strip()
     return sections
 
 
-def _add_sections_as_events(builder: TurnBuilder, sections: list[_AiderHistorySection]) -> None:
+def _add_sections_as_events(builder: TurnBuilder, sections: list[_AiderMessageLines]) -> None:
     for section in sections:
         if section.kind == "reply":
             builder.add_event("message", "\n".join(section.lines).strip("\n"))

@@ -227,7 +227,7 @@ class ConversationFormat(ABC):
         """Return the files that, according to an event, the user added to the conversation."""
         return []
 
-    def read_token_usage(self, info: ConversationInfo) -> TokenUsage | None:
+    def read_conversation_token_usage(self, info: ConversationInfo) -> TokenUsage | None:
         """Return the tokens that a conversation used; None if its files contain no token counts.
 
         Never raises.

@@ -20,13 +20,13 @@ from kbtui.tui.framework.styled_text import (
     truncate_spans,
     wrap_spans,
 )
-from kbtui.tui.framework.styled_widget import (
+from kbtui.tui.framework.styled_text_widget import (
     ClickableHintLine,
     LeftAndRightTextLine,
     MessageLine,
     SanitizedInput,
     StyledScreen,
-    StyledWidget,
+    StyledTextWidget,
     make_label_without_markup,
 )
 from kbtui.tui.framework.tui_command_definition import format_key_hints, make_dialog_bindings
@@ -237,7 +237,7 @@ class FormField:
     is_shown: Callable[[FormValues], bool] = lambda values: True
 
 
-class ChoiceField(StyledWidget, can_focus=True):
+class ChoiceField(StyledTextWidget, can_focus=True):
     """A form field with choices.
 
     The user selects a choice with the arrow keys or by typing its first letters.

@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from kbtui.tui.framework.styled_text import Spans, align_spans_to_edges, wrap_spans
-from kbtui.tui.framework.styled_widget import ScrollViewWithoutRelayout, StyledWidget
+from kbtui.tui.framework.styled_text_widget import ScrollViewWithoutRelayout, StyledTextWidget
 from kbtui.tui.framework.tui_command_definition import MOVE_BINDINGS
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def make_heading_row(key: str, text: str, right: str = "") -> ListRow:
     return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
 
 
-class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
+class RowList(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
     """A list of rows, one of which is selected."""
 
     ALLOW_MAXIMIZE = False

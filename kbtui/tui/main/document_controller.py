@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from kbtui.references import Ref
     from kbtui.search.search_request_and_answer import Hit
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.framework.styled_widget import StyledScreen
+    from kbtui.tui.framework.styled_text_widget import StyledScreen
     from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.main.status_bar import StatusBar
     from kbtui.tui.reader.reader_pane import ReaderPane
@@ -436,7 +436,7 @@ class DocumentController:
                     ref.conversation, contents, show_beginning, shown
                 )
             else:
-                made = self._make_page_or_subject_document(target, contents)
+                made = self._make_non_conversation_document(target, contents)
             if contents and made.ref:
                 made.short_ref = contents.shorten_reference(made.ref)
             return _lay_out_first_blocks(made)
@@ -447,7 +447,7 @@ class DocumentController:
         except (OSError, ValueError, RecursionError, MemoryError) as error:
             return build_error_document(key, key, f"{type(error).__name__}: {error}")
 
-    def _make_page_or_subject_document(
+    def _make_non_conversation_document(
         self, target: NavigationTarget, contents: TopicsAndConversations | None
     ) -> ReaderDocument:
         library, ref = self._library, target.ref
@@ -455,7 +455,7 @@ class DocumentController:
             width = self._pane.app.size.width
             return _make_difference_document(library, target.key, target.cite, width)
         if target.view == "history" and ref and ref.kind == "subject":
-            return _make_history_document(library, ref, self._pane.app.size.width)
+            return _make_subject_versions_document(library, ref, self._pane.app.size.width)
         if target.key == "prompt":
             return _make_prompt_document(library)
         if ref is None:
@@ -634,7 +634,7 @@ def _make_changes_document(library: Library, conversation_id: str, view: str) ->
     return document
 
 
-def _make_history_document(library: Library, ref: Ref, width: int) -> ReaderDocument:
+def _make_subject_versions_document(library: Library, ref: Ref, width: int) -> ReaderDocument:
     """Return the document that lists the versions of a subject."""
     from kbtui.tui.reader.difference_document_builder import build_history_document
     from kbtui.tui.reader.subject_document_builder import SUBJECT_VIEWS, make_subject_badges

@@ -10,7 +10,7 @@ from textual.strip import Strip
 
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.tui.framework.dialogs import LETTERS
-from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget
+from kbtui.tui.framework.styled_text_widget import StyledScreen, StyledTextWidget
 from kbtui.tui.framework.tui_command_definition import format_key_hints
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, PaneLayout
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
@@ -132,7 +132,7 @@ class JumpLabelScreen(StyledScreen):
         self.labels = make_jump_labels(panes, open_link)
         self._strips = list(below._compositor.render_strips())
         self._typed = ""
-        self._hint_line = below.query_one("#hints", StyledWidget)
+        self._hint_line = below.query_one("#hints", StyledTextWidget)
 
     def _make_key_hints(self) -> Spans:
         """Return the key hints, which replace those of the screen below."""

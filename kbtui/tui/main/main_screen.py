@@ -18,7 +18,7 @@ from kbtui.references import Ref, parse_ref
 from kbtui.search.search_request_and_answer import MAX_HITS, Hit
 from kbtui.tui.citations_pane import CitationsPane
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.styled_widget import CompletingInput, StyledScreen
+from kbtui.tui.framework.styled_text_widget import CompletingInput, StyledScreen
 from kbtui.tui.framework.tui_command_definition import TuiCommand
 from kbtui.tui.home_and_help_pages import build_main_help_document
 from kbtui.tui.main.document_controller import DocumentController, MainScreenContext

@@ -28,7 +28,7 @@ from kbtui.workspace.workspace import Workspace, check_export_path, write_export
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.conversations.agent_resume_commands import CommandPurpose, OfferedAgentCommand
+    from kbtui.conversations.offered_agent_commands import CommandPurpose, OfferedAgentCommand
     from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
@@ -435,7 +435,7 @@ class SelectedItemActions:
         """Ask whether to run a command, and run it in the terminal. The TUI returns when the agent exits."""
         from shlex import join
 
-        from kbtui.conversations.agent_resume_commands import run_agent_command
+        from kbtui.conversations.offered_agent_commands import run_agent_command
         from kbtui.tui.browser_and_clipboard import run_in_terminal
         from kbtui.tui.framework.dialogs import ConfirmDialog
 
@@ -614,14 +614,14 @@ class FirstTopicProposal(NamedTuple):
 
         Return the name of the changed file. Raises `KbtuiError` on failure.
         """
-        from kbtui.knowledge.toml_config_editor import apply_toml_change
+        from kbtui.knowledge.toml_config_editor import write_toml_file_change
 
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             reason = f"the directory cannot be created: {error.strerror}"
             raise KbtuiError(reason, where=str(self.directory)) from error
-        apply_toml_change(self.change)
+        write_toml_file_change(self.change)
         return self.change.name
 
 
@@ -706,8 +706,8 @@ _KEYS: dict[CommandPurpose, str] = {"resume": "c", "fork": "f", "attach": "a"}
 
 
 def _find_agent_commands(workspace: Workspace, ref: Ref) -> list[OfferedAgentCommand]:
-    from kbtui.conversations.agent_resume_commands import find_agent_command, list_agent_commands
     from kbtui.conversations.conversation_repository import find_conversation
+    from kbtui.conversations.offered_agent_commands import find_agent_command, list_agent_commands
 
     info = find_conversation(workspace, ref.conversation or "")
     # If there is no command, `find_agent_command` raises an error that says why.

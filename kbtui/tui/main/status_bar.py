@@ -14,7 +14,7 @@ from kbtui.tui.framework.styled_text import (
     capitalize_first_word_unless_name,
     measure_cell_width,
 )
-from kbtui.tui.framework.styled_widget import StyledWidget, press_hinted_key
+from kbtui.tui.framework.styled_text_widget import StyledTextWidget, press_hinted_key
 from kbtui.tui.framework.tui_command_definition import (
     format_fitting_key_hints,
     format_key_hints,
@@ -48,7 +48,7 @@ PHASES = {"keywords": "indexing", "vectors": "embedding"}
 """The word on the screen for each phase of the engine's work."""
 
 
-class StatusBar(StyledWidget):
+class StatusBar(StyledTextWidget):
     """A line with the current activities (left) and the state of index and search (right)."""
 
     problem = reactive("")
@@ -293,7 +293,7 @@ CALL_HINTS = {
 """The labels and priorities of key hints while the reader shows a conversation's changes, by command id."""
 
 
-class KeyHintLine(StyledWidget):
+class KeyHintLine(StyledTextWidget):
     """A line of key hints for the focused widget, with as many hints as fit."""
 
     scopes: reactive[tuple[Scope, ...]] = reactive(("everywhere",))

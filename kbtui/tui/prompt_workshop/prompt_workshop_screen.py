@@ -24,7 +24,7 @@ from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.idle_garbage_collection import freeze_gc_if_many_new_entries
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_widget import (
+from kbtui.tui.framework.styled_text_widget import (
     LabeledInput,
     LeftAndRightTextLine,
     make_label_without_markup,
@@ -699,7 +699,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 self.show_message(f"written to {change.name} · {undo}: undo", "inserted")
 
             self._change_kb_toml_file(
-                lambda: toml_config_editor.apply_toml_change(change), show_written_change
+                lambda: toml_config_editor.write_toml_file_change(change), show_written_change
             )
         elif not marks:
             self.show_unavailable_key_message("no changes to write")

@@ -715,7 +715,7 @@ class _ConversationReaderDocumentBuilder:
                 language = _find_block_language(block)
                 self._add_source_text_blocks(f"{part}:text", block.text, language=language)
 
-    def _add_message_blocks(self, key: str, event: ConversationEvent) -> None:
+    def _add_assistant_message_blocks(self, key: str, event: ConversationEvent) -> None:
         name = event.author or self.conversation.assistant or "Assistant"
         self._add_speaker_heading(key, name, "assistant", event.timestamp)
         if event.blocks:
@@ -1029,8 +1029,8 @@ _BLOCK_ADDERS_BY_EVENT_KIND: dict[
 ] = {
     "chat_request": _ConversationReaderDocumentBuilder._add_request_blocks,
     "attachment": _ConversationReaderDocumentBuilder._add_attachment_fold,
-    "message": _ConversationReaderDocumentBuilder._add_message_blocks,
-    "structured": _ConversationReaderDocumentBuilder._add_message_blocks,
+    "message": _ConversationReaderDocumentBuilder._add_assistant_message_blocks,
+    "structured": _ConversationReaderDocumentBuilder._add_assistant_message_blocks,
     "reasoning": _ConversationReaderDocumentBuilder._add_reasoning_fold,
     "tool_call_request": _ConversationReaderDocumentBuilder._add_tool_call_fold,
     "tool_call_response": _ConversationReaderDocumentBuilder._add_fold_for_result_without_call,

@@ -15,10 +15,10 @@ from textual.strip import Strip
 
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.tui.framework.styled_text import HighlightPattern, add_style_role
-from kbtui.tui.framework.styled_widget import (
+from kbtui.tui.framework.styled_text_widget import (
     ScrollViewWithoutRelayout,
     StyledScreen,
-    StyledWidget,
+    StyledTextWidget,
     make_label_without_markup,
 )
 from kbtui.tui.framework.tui_command_definition import MOVE_BINDINGS, make_dialog_bindings
@@ -750,7 +750,7 @@ class DocumentViewport:
         return self.document.make_reference_to_line(self.cursor.block, self.current_source_line)
 
 
-class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
+class DocumentView(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
     """A widget that shows a document and posts a message when the cursor moves."""
 
     ALLOW_MAXIMIZE = False

@@ -18,7 +18,7 @@ from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.idle_garbage_collection import free_document_in_background
 from kbtui.tui.framework.styled_text import Spans, StyledLines, measure_cell_width
-from kbtui.tui.framework.styled_widget import (
+from kbtui.tui.framework.styled_text_widget import (
     BorderDrawingPane,
     LabeledInput,
     LeftAndRightTextLine,

@@ -23,7 +23,7 @@ from kbtui.conversations.formats.conversation_format import (
     DecodedTurns,
 )
 from kbtui.conversations.formats.jp.jp_content_decoder import JpBlobReader
-from kbtui.conversations.formats.jp.jp_conversation_directories import BASE_CONFIG, EVENTS
+from kbtui.conversations.formats.jp.jp_conversation_copies import BASE_CONFIG, EVENTS
 from kbtui.conversations.formats.jp.jp_event_parser import (
     JpEventParser,
     MergedJpConversationConfig,

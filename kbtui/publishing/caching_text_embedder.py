@@ -21,7 +21,7 @@ VECTORS_AT_ONCE = 16_384
 EMBEDDED_BATCH = 256
 
 
-class TextVectorProvider:
+class CachingTextEmbedder:
     """Reads the vectors of texts from the embedding cache or the mirror; computes those that both lack."""
 
     def __init__(

@@ -131,7 +131,7 @@ def read_published_conversation_facts(path: str) -> dict[str, Any]:
     return facts
 
 
-class PublishedConversationFormat(ConversationFormat):
+class PublishedLibraryConversationFormat(ConversationFormat):
     """Finds and reads the conversations of the published library that a workspace subscribes to.
 
     The conversations are read from the library's mirror on this machine.
@@ -258,5 +258,5 @@ def _decode_event(values: dict[str, Any]) -> ConversationEvent:
     )
 
 
-PUBLISHED_FORMAT = PublishedConversationFormat()
+PUBLISHED_FORMAT = PublishedLibraryConversationFormat()
 """The format of published conversations. It is not in the list of agents' formats."""

@@ -216,7 +216,7 @@ class StyledScreen(Screen[Any]):
         return self._role_styles[key]
 
 
-class StyledWidget(Widget, inherit_bindings=False):
+class StyledTextWidget(Widget, inherit_bindings=False):
     """A widget that draws styled text. By default, the mouse cannot select the text."""
 
     ALLOW_SELECT: ClassVar[bool] = False
@@ -319,7 +319,7 @@ class BorderDrawingPane(Widget, inherit_bindings=False):
         return super().refresh(*regions, **options)
 
 
-class LeftAndRightTextLine(StyledWidget):
+class LeftAndRightTextLine(StyledTextWidget):
     """A line with text at its left and right edges.
 
     If the line has several forms, it shows the first one that fits, or else the last one.
@@ -369,7 +369,7 @@ class ClickableHintLine(LeftAndRightTextLine):
         press_hinted_key(self, self.left, event.x - self.gutter.left)
 
 
-class WrappedParagraphs(StyledWidget):
+class WrappedParagraphs(StyledTextWidget):
     """A widget with wrapped paragraphs, shown above the widget `covered` while there are paragraphs."""
 
     DEFAULT_CSS = "WrappedParagraphs { height: auto; padding: 0 1; background: $surface; }"
@@ -405,7 +405,7 @@ class WrappedParagraphs(StyledWidget):
 MAX_MESSAGE_LINES = 4
 
 
-class MessageLine(StyledWidget):
+class MessageLine(StyledTextWidget):
     """A message on at most `MAX_MESSAGE_LINES` wrapped lines. Any further lines are cut off."""
 
     DEFAULT_CSS = "MessageLine { height: 1; padding: 0 1; background: $background; }"

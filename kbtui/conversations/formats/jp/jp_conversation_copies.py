@@ -16,7 +16,7 @@ from kbtui.dates import parse_timestamp
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.references import (
     JP_ID_PREFIX,
-    get_conversation_creation_time,
+    decode_jp_id_creation_time,
     is_valid_jp_id_number,
     make_jp_conversation_id,
     parse_conversation_id,
@@ -178,7 +178,7 @@ class JpConversationCopies:
             base_config_path=directory / BASE_CONFIG if BASE_CONFIG in events.files else None,
             archived=self.is_archived,
             presence=self.presence,
-            created_at=get_conversation_creation_time(self.id),
+            created_at=decode_jp_id_creation_time(self.id),
             updated_at=datetime.fromtimestamp(max(times), UTC) if times else None,
             last_activated_at=parse_timestamp(metadata.get("last_activated_at")),
             pinned_at=parse_timestamp(metadata.get("pinned_at")),
