@@ -493,7 +493,7 @@ class ConversationToolsAndModels(NamedTuple):
     * `models` are the models that answered. If no model has answered yet, `models` contains the
       configured model.
     * `turns` is the number of turns that are not rewound.
-    * `problem` says which part of the events is damaged.
+    * `problem` names the problems of the conversation, as `Conversation.describe_problems` does.
     """
 
     tools: frozenset[str] = frozenset()

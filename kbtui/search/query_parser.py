@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kbtui.dates import parse_time_zone
@@ -563,12 +564,13 @@ class _QueryFilterApplier:
 
         assert row.library is not None
         wanted, unused = [value.casefold() for value in values], ConversationToolsAndModels()
-        return {
-            info.id
-            for info in list_conversations(self._workspace, counts=False)
-            for text in wanted
-            if row.library(info, unused, text)
-        }
+        infos = list_conversations(self._workspace, counts=False)
+        if "damaged" in wanted:
+            # Only the index knows the problems of the events.
+            entries = self._reader.get_entries_by_id({info.id for info in infos})
+            errors = {entry.id: entry.error for entry in entries.values()}
+            infos = [replace(info, problem=info.problem or errors.get(info.id)) for info in infos]
+        return {info.id for info in infos for text in wanted if row.library(info, unused, text)}
 
     def _find_entries_by_title(self, text: str) -> set[str]:
         """Return the ids of the entries whose title contains all words of `text`."""

@@ -498,8 +498,8 @@ def _make_conversation_sort_label(
     if sort == "turns":
         return "…" if turns < 0 else format_counted_noun(turns, "turn")
     when = format_time_or_date(info.get_sort_time(sort), present)
-    # The number of turns of a damaged conversation may be wrong.
-    return when if turns < 0 or info.problem else f"{turns:,}{TURNS_SIGN} {when}"
+    is_unknown = turns < 0 or (info.problem and not turns)
+    return when if is_unknown else f"{turns:,}{TURNS_SIGN} {when}"
 
 
 class _ConversationRowMaker:

@@ -275,7 +275,7 @@ class TopicsAndConversationsReader:
             signature, summary = self._summaries.get(info.id, ("", None))
             if summary is not None and signature == info.signature:
                 summaries[info.id] = summary
-                if summary.problem and not info.problem:
+                if summary.problem:
                     info = replace(info, problem=summary.problem)
             infos.append(info)
         return replace(

@@ -49,7 +49,7 @@ def test_turns_and_tools_are_those_of_the_whole_conversation(
     assert traits.turns == len(whole.turns)
     events = [event for turn in whole.turns for event in turn.events]
     assert traits.tools == {e.name for e in events if e.kind == "tool_call_request" and e.name}
-    assert traits.problem is None
+    assert traits.problem == whole.describe_problems()
 
 
 def test_a_model_counts_when_it_answered(workspace_root: Path) -> None:

@@ -1,15 +1,20 @@
 """The library pane: what it lists, marks, filters and opens."""
 
+import json
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from support import FIRST_ID, Builder, asked, said, stamp
+from support import FIRST_ID, Builder, asked, said, stamp, write_json
 from tui_support import running
 
 from kbtui.conversations.conversation_data_types import ConversationInfo
+from kbtui.conversations.conversation_repository import (
+    add_event_count_and_problems,
+    find_conversation,
+)
 from kbtui.tui.framework.row_list import ListRow
 from kbtui.tui.library_pane import make_library_rows
 from kbtui.tui.topics_and_conversations_snapshot import TopicsAndConversations
@@ -342,6 +347,38 @@ async def test_a_subject_that_cannot_be_read_is_marked_like_a_damaged_conversati
         await tui.until("Find and open")
         await tui.press("G")
         await tui.until("damaged or unreadable")
+
+
+async def test_every_conversation_with_a_problem_is_marked_and_keeps_its_turns(
+    book: Builder,
+) -> None:
+    wrong_element = book.conversation(6, [[asked("a"), said("b")]], title="Wrong element")
+    events = json.loads((wrong_element / "events.json").read_text())
+    write_json(wrong_element / "events.json", [*events, 7, {"type": "chat_request"}])
+    surrogates = book.conversation(7, [[asked("a"), said("b")]], title="Surrogates")
+    text = (surrogates / "events.json").read_text().rstrip()
+    text = text[:-1] + ', {"type": "x", "a": "\\ud800"}, {"type": "x", "a": "\\ud800"}]'
+    (surrogates / "events.json").write_text(text)
+    async with running(book.root) as tui:
+        pane = tui.main.library_pane
+        await tui.until("! Wrong element")
+        await tui.until("! Surrogates")
+        rows = tui.rows("library-list")
+        assert all(
+            any(f"! {name}1t " in row for row in rows) for name in ("Wrong element", "Surrogates")
+        ), rows
+        assert "events.json: element 3" in tui.text
+        await tui.press("f")
+        await tui.type("is:damaged")
+        await tui.press("enter")
+        await tui.until(lambda: len([row for row in pane.list.rows if row.selectable]) == 3)
+        found = tui.app.library.search("is:damaged a")
+    assert {hit.title for hit in found.hits} == {"Wrong element", "Surrogates"}
+    shown = add_event_count_and_problems(
+        find_conversation(book.workspace, "jp-c17800000007", counts=True)
+    )
+    assert shown.problem is not None
+    assert shown.problem.count("surrogate") == 2, "each problem is named once"
 
 
 async def test_the_home_page_names_the_key_that_creates_what_is_lacking(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -27,7 +27,6 @@ from kbtui.conversations.formats.jp.jp_conversation_copies import BASE_CONFIG, E
 from kbtui.conversations.formats.jp.jp_event_parser import (
     JpEventParser,
     MergedJpConversationConfig,
-    is_known_event_type,
 )
 from kbtui.conversations.formats.jp.jp_json_reader import (
     ARRAY_START,
@@ -51,9 +50,6 @@ from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 _TAIL_BYTES = 16 << 10
 _RESPONSE_TYPES = frozenset(kind.name for kind in EVENT_KINDS.values() if kind.is_response)
 _NO_CONFIG = "there is no base configuration, so JP cannot open this conversation"
@@ -64,9 +60,12 @@ def load_conversation(info: ConversationInfo) -> Conversation:
 
     The `info` of the result contains the number of events and the time of the last event.
     """
-    config = MergedJpConversationConfig()
-    problems = _apply_base_config(info, config)
-    parser = JpEventParser(config, JpBlobReader(info.blob_directories))
+    parser = JpEventParser(MergedJpConversationConfig(), JpBlobReader(info.blob_directories))
+    return _load_conversation_with_parser(info, parser)
+
+
+def _load_conversation_with_parser(info: ConversationInfo, parser: JpEventParser) -> Conversation:
+    problems = _apply_base_config(info, parser.config)
     if info.events_path is None:
         return _make_conversation(info, parser, [*problems, f"there is no {EVENTS}"])
     damage: list[str] = []
@@ -186,7 +185,9 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
         return info.copy_with_problem(f"{EVENTS}: {error.message}")
     time = parse_timestamp(last.get("timestamp")) if isinstance(last, dict) else None
     info = replace(info, events_count=count, last_event_at=time)
-    return info.copy_with_problem(f"{EVENTS}: {'; '.join(problems)}") if problems else info
+    for problem in problems:
+        info = info.copy_with_problem(f"{EVENTS}: {problem}")
+    return info
 
 
 def _read_last_json_array_element(path: str) -> dict[str, Any] | None:
@@ -209,47 +210,18 @@ def _read_last_json_array_element(path: str) -> dict[str, Any] | None:
 
 
 def read_conversation_tools_and_models(info: ConversationInfo) -> ConversationToolsAndModels:
-    """Return the tools and models used in a conversation. Texts are not decoded. Never raises."""
-    config = MergedJpConversationConfig()
-    # `load_conversation` reports the problems of the base configuration.
-    _apply_base_config(info, config)
-    tools: set[str] = set()
-    models: set[str] = set()
-    turns, has_started = 0, False
-    problems: list[str] = []
-    for element in _iterate_json_objects_of_file(info, problems):
-        kind = element.get("type")
-        if kind == "turn_start":
-            # The first `turn_start` starts turn 1, unless an earlier event has started it.
-            turns += has_started or not turns
-            has_started = True
-        elif kind == "config_delta":
-            config.apply_config(element.get("delta", element))
-        elif type(kind) is str and is_known_event_type(kind):
-            turns, has_started = turns or 1, True
-            if kind == "tool_call_request" and type(name := element.get("name")) is str:
-                tools.add(name)
-            elif kind == "chat_response" and config.model:
-                models.add(config.model)
-    used = models or ({config.model} if config.model else set())
-    problem = f"{EVENTS}: {'; '.join(problems)}" if problems else None
-    return ConversationToolsAndModels(frozenset(tools), frozenset(used), turns, problem)
-
-
-def _iterate_json_objects_of_file(
-    info: ConversationInfo, problems: list[str]
-) -> Iterator[dict[str, Any]]:
-    """Yield the elements of a conversation's file that are JSON objects.
-
-    Problems of the file are added to `problems`.
-    """
-    if info.events_path is None:
-        return
-    try:
-        for batch in read_event_batches(str(info.events_path), problems):
-            yield from (element for element in batch if type(element) is dict)
-    except WorkspaceError as error:
-        problems.append(error.message)
+    """Return the tools, models and problems of a conversation. Never raises."""
+    parser = JpEventParser(MergedJpConversationConfig(), JpBlobReader(info.blob_directories))
+    conversation = _load_conversation_with_parser(info, parser)
+    events = (event for turn in conversation.turns for event in turn.events)
+    tools = {event.name for event in events if event.kind == "tool_call_request" and event.name}
+    models = parser.answering_models or ({conversation.model} if conversation.model else set())
+    return ConversationToolsAndModels(
+        frozenset(tools),
+        frozenset(models),
+        len(conversation.turns),
+        conversation.describe_problems(),
+    )
 
 
 # segments

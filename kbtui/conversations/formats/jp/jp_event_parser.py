@@ -119,6 +119,7 @@ class JpEventParser(ConversationProblemCollector):
     * `count` is the number of elements before the start.
     * `last_time` is the time of the last element that was parsed.
     * `is_configured` says whether the file's first element is a configuration.
+    * `answering_models` are the configured models at the responses so far.
     * `blobs` reads the content that is stored outside the file.
     """
 
@@ -144,6 +145,7 @@ class JpEventParser(ConversationProblemCollector):
         self.leading: list[ConversationEvent] = []
         self.count = count
         self.is_configured = False
+        self.answering_models: set[str] = set()
         self.last_time: datetime | None = None
         self._turn: Turn | None = None
         self._calls = 0
@@ -241,6 +243,8 @@ class JpEventParser(ConversationProblemCollector):
         The kind of the event is the first of these keys that the response has: `message`,
         `reasoning`, `data`.
         """
+        if self.config.model:
+            self.answering_models.add(self.config.model)
         if "message" in element:
             kind = "message"
         elif "reasoning" in element:
@@ -510,15 +514,6 @@ _PARSERS: dict[str, Callable[[JpEventParser, int, _Element], None]] = {
     "config_delta": JpEventParser._parse_config_delta,
     "compaction": JpEventParser._parse_compaction,
 }
-
-
-_NOT_EVENTS = frozenset({"turn_start", "config_delta", "compaction", "unknown"})
-
-
-def is_known_event_type(element_type: str) -> bool:
-    """Return whether kbtui knows the kind of event that elements of this type describe."""
-    is_known = element_type in _PARSERS or element_type in EVENT_KINDS
-    return is_known and element_type not in _NOT_EVENTS
 
 
 def _describe_unanswered_inquiry(element: _Element) -> str | None:
