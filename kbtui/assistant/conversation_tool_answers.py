@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kbtui.conversations.conversation_data_types import ConversationEventJson
     from kbtui.conversations.conversation_grep import GrepLine
     from kbtui.conversations.turn_marks import MarkFactsJson
-    from kbtui.search.search_request_and_answer import OutdatedCitedSubjectJson
 
     class ConversationInfoJson(TypedDict):
         """A conversation as JSON, with the documented keys."""
@@ -62,7 +61,7 @@ if TYPE_CHECKING:
         turn: int
         rewound: NotRequired[bool]
         attachments: NotRequired[int]
-        outdated_subjects: NotRequired[list[OutdatedCitedSubjectJson]]
+        outdated_subjects: NotRequired[list[dict[str, str]]]
         marks: NotRequired[list[MarkFactsJson]]
         events: list[ConversationEventJson]
 

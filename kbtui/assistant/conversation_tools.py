@@ -85,7 +85,6 @@ if TYPE_CHECKING:
     from kbtui.library.file_turn_history import FileTurnHistory
     from kbtui.notices import Notice
     from kbtui.references import Ref
-    from kbtui.search.search_request_and_answer import OutdatedCitedSubjectJson
     from kbtui.userdata.workspace_registry import RegisteredWorkspace
     from kbtui.workspace import Workspace
 
@@ -874,7 +873,7 @@ def _make_conversation_read_answer(
 
 def _map_turns_to_outdated_subjects(
     citations: Iterable[Citation],
-) -> dict[int, list[OutdatedCitedSubjectJson]]:
+) -> dict[int, list[dict[str, str]]]:
     """Map the number of each turn to the subjects that have changed since the turn used them."""
     from kbtui.citations.tool_call_citations import group_outdated_citations_by_turn
 

@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from typing import TypedDict
+    from typing import Any
 
     from kbtui.engine.engine_client import EngineClient
     from kbtui.engine.engine_protocol import (
@@ -40,19 +40,6 @@ if TYPE_CHECKING:
         WorkspaceStatus,
     )
     from kbtui.userdata.workspace_registry import RegisteredWorkspace
-
-    class RegisteredWorkspaceJson(TypedDict):
-        """A workspace in the documented JSON format.
-
-        `problem` says why the workspace cannot be searched, or is None.
-        """
-
-        project: str
-        root: str
-        opened: str | None
-        problem: str | None
-        subjects: int | None
-        conversations: int | None
 
 
 EMBEDDING_PAUSED = "embedding is paused; `kbtui engine continue` continues it"
@@ -299,7 +286,7 @@ def run_workspaces_command(args: Namespace) -> int:
     return 0 if found else 1
 
 
-def _describe_registered_workspace(one: RegisteredWorkspace) -> RegisteredWorkspaceJson:
+def _describe_registered_workspace(one: RegisteredWorkspace) -> dict[str, Any]:
     problem, counts = None, dict[str, int]()
     if one.is_missing:
         problem = "the directory does not exist"
@@ -321,7 +308,7 @@ def _describe_registered_workspace(one: RegisteredWorkspace) -> RegisteredWorksp
     }
 
 
-def _format_workspace_counts(row: RegisteredWorkspaceJson) -> str:
+def _format_workspace_counts(row: dict[str, Any]) -> str:
     opened = f"opened {(row['opened'] or '')[:10]}"
     if row["problem"] or row["subjects"] is None or row["conversations"] is None:
         return f"{row['problem']}; {opened}"

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from kbtui.cli.cli_argument_parser import CliArgumentParser
     from kbtui.engine.engine_protocol import EngineSearchArguments
-    from kbtui.search.search_request_and_answer import HitJson, SearchAnswerEngineMessage
 
 
 def declare_search_command_arguments(parser: CliArgumentParser) -> None:
@@ -132,7 +131,7 @@ def run_search_command(args: Namespace) -> int:
 
 def _search_with_running_engine(
     start: str | None, request: EngineSearchArguments
-) -> SearchAnswerEngineMessage | None:
+) -> dict[str, Any] | None:
     """Search with the running engine; return None if the library must search instead.
 
     The library is not imported, because the import takes longer than the whole search.
@@ -174,9 +173,7 @@ def _search_with_running_engine(
     return None if reply.get("suspect") else reply.get("answer")
 
 
-def _search_with_library(
-    start: str | None, request: EngineSearchArguments
-) -> SearchAnswerEngineMessage:
+def _search_with_library(start: str | None, request: EngineSearchArguments) -> dict[str, Any]:
     """Search with the library, which starts an engine or searches in this process."""
     from kbtui.library import open_workspace
     from kbtui.search.search_request_and_answer import parse_search_request
@@ -187,7 +184,7 @@ def _search_with_library(
         return answer.as_engine_message()
 
 
-def _search_lines_by_regex(args: Namespace, expression: str) -> SearchAnswerEngineMessage:
+def _search_lines_by_regex(args: Namespace, expression: str) -> dict[str, Any]:
     """Find the lines that match a regular expression, in this process."""
     from kbtui.library import open_workspace
     from kbtui.library.regex_line_search import search_lines_by_pattern
@@ -277,7 +274,7 @@ def _serialize_search_request(args: Namespace) -> dict[str, Any]:
     return request
 
 
-def _raise_first_query_mistake(answer: SearchAnswerEngineMessage) -> None:
+def _raise_first_query_mistake(answer: dict[str, Any]) -> None:
     """If the query has mistakes, raise `UsageError` for the first mistake, with its position."""
     for start, end, message, hint in answer["details"]["mistakes"][:1]:
         where = None
@@ -292,7 +289,7 @@ EXCERPT_CHARACTERS = 240
 MAX_TERMS_SHOWN = 12
 
 
-def format_hits_with_explanations(answer: SearchAnswerEngineMessage, *, plain: bool) -> str:
+def format_hits_with_explanations(answer: dict[str, Any], *, plain: bool) -> str:
     """Format each hit in two lines, followed by its explanation.
 
     The last hit of an entry says how many other passages of the entry are left out.
@@ -319,7 +316,7 @@ def format_hits_with_explanations(answer: SearchAnswerEngineMessage, *, plain: b
     return "".join(f"{part}\n" for part in parts)
 
 
-def format_search_messages(answer: SearchAnswerEngineMessage, query: str) -> list[str]:
+def format_search_messages(answer: dict[str, Any], query: str) -> list[str]:
     """Return the messages for stderr: the notices, and the reason if there are no hits."""
     lines = [answer["degraded"]] if answer["degraded"] else []
     for notice in answer["notices"]:
@@ -339,7 +336,7 @@ def format_search_messages(answer: SearchAnswerEngineMessage, query: str) -> lis
     return lines
 
 
-def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> str:
+def format_search_hit(hit: dict[str, Any], ref: str, *, plain: bool, more: int = 0) -> str:
     """Format a hit: the reference `ref`, the title, and the part of the text with the most distinct matches.
 
     `more` is the number of other passages of the same entry that are left out.
@@ -388,7 +385,7 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
     return "\n".join(lines)
 
 
-def _format_project_of_hit(hit: HitJson) -> str:
+def _format_project_of_hit(hit: dict[str, Any]) -> str:
     """Return the project of a hit; add the workspace's directory if the directory has another name."""
     directory = os.path.basename(hit["workspace"])  # noqa: PTH119
     name = hit["project"]

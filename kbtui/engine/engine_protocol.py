@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from kbtui.index.indexer import IndexPhase
     from kbtui.notices import EmbeddedParts, NoticeValues, PauseReason
-    from kbtui.search.search_request_and_answer import SearchAnswerEngineMessage
 
     class HelloMessage(TypedDict, total=False):
         """The first message that each side of a connection sends.
@@ -209,13 +208,14 @@ if TYPE_CHECKING:
     class EngineSearchReply(TypedDict, total=False):
         """The answer to `search`, which has one of three sets of fields.
 
-        * `answer` and `suspect`. `suspect` means that the answer is empty, and that a damaged index
-          could be the reason, because there was no recent check. Such a search is not logged.
+        * `answer` (from `SearchAnswer.as_engine_message`) and `suspect`. `suspect` means that the
+          answer is empty, and that a damaged index could be the reason, because there was no recent
+          check. Such a search is not logged.
         * `failed`: an error that the client must raise (class, message, location and hint).
         * `declined` and `detail`: why the engine cannot search, as a code and a text.
         """
 
-        answer: SearchAnswerEngineMessage
+        answer: dict[str, Any]
         suspect: bool
         failed: tuple[str, str, str | None, str | None]
         declined: Literal["damaged", "no_index", "client_environment", "zone"]

@@ -11,7 +11,7 @@ import math
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -50,80 +50,8 @@ CACHE_ROWS = 500
 """How many vectors are read from the cache at a time."""
 
 
-class EmbeddingModelFactsJson(TypedDict):
-    """The measured facts about one model.
-
-    * `size` is in bytes.
-    * `passages_per_second` is the speed of embedding on one or more cores.
-    * `seconds_for_all` is the time that embedding all passages of the workspace takes at this
-      speed.
-    """
-
-    source: str
-    size: int
-    dimension: int
-    load_seconds: float
-    passages_per_second: float
-    query_milliseconds: float
-    seconds_for_all: float
-
-
-class ComparedQueryJson(TypedDict):
-    """The agreement of both models on one query.
-
-    `agreement` is the fraction of the best hits that both models have in common, from 0 to 1.
-    `current` has the references of the best hits that only the current model found, and `other` has
-    those that only the other model found.
-    """
-
-    query: str
-    agreement: float
-    same_best: bool
-    current: list[str]
-    other: list[str]
-
-
-class EmbeddingModelQualityJson(TypedDict):
-    """How well a model ranks the passages that the user opened.
-
-    Each value is the mean over the queries, from 0 to 1. `ndcg` is nDCG@10. `hit_rate` is the
-    fraction of queries with an opened passage among the ten best hits.
-    """
-
-    ndcg: float
-    hit_rate: float
-
-
-class BothEmbeddingModelsQualityJson(TypedDict):
-    """The quality of both models, measured with the hits that the user opened.
-
-    `queries` is the number of queries with an opened hit that still exists.
-    """
-
-    queries: int
-    current: EmbeddingModelQualityJson
-    other: EmbeddingModelQualityJson
-
-
-class EmbeddingModelComparisonJson(TypedDict):
-    """A comparison of the current model with another one.
-
-    `passages` is the number of passages that were compared, out of `all_passages`. `quality` is None if the
-    query log has no opened hit that still exists.
-    """
-
-    passages: int
-    all_passages: int
-    agreement: float
-    same_best: float
-    quality: BothEmbeddingModelsQualityJson | None
-    current: EmbeddingModelFactsJson
-    other: EmbeddingModelFactsJson
-    queries: list[ComparedQueryJson]
-
-
 class _MeasuredEmbeddingModel(NamedTuple):
-    facts: EmbeddingModelFactsJson
+    facts: dict[str, Any]
     passages: Matrix
     queries: Matrix
 
@@ -145,13 +73,17 @@ def compare_models(
     max_queries: int,
     max_passages: int,
     report: Callable[[str], None],
-) -> EmbeddingModelComparisonJson:
+) -> dict[str, Any]:
     """Embed queries from the query log and passages of the index with both models, and compare the best hits.
 
     `setting` is the value of the setting `model`, and `other` is the directory of the other model.
     From a large index, only every n-th passage is compared. At most `max_passages` are compared, in
     addition to those that the user opened. A passage's vector is computed from its text and title.
     `report` is called with a text about each step.
+
+    In the answer, the size of a model is in bytes, and `seconds_for_all` is the time for all passages
+    of the index. `agreement` is between 0 and 1. `quality` is None if no hits were opened. Each example
+    has the references of the hits that only one model found, as `current` and `other`.
 
     Raises `UsageError` if `other` is not a directory with a model, `EmbeddingModelUnavailableError` if
     the current model cannot be loaded, and `NothingFound` if there are no queries or no passages.
@@ -285,7 +217,12 @@ def _compare_ranking_quality(
     passages: Sequence[_SampledPassage],
     opened: Mapping[str, Collection[str]],
     ranks: tuple[Any, Any],
-) -> BothEmbeddingModelsQualityJson | None:
+) -> dict[str, Any] | None:
+    """Compare how well both models rank the passages that the user opened; None if none still exists.
+
+    The values are means over the queries, from 0 to 1. `ndcg` is nDCG@10. `hit_rate` is the fraction
+    of queries with an opened passage among the ten best hits.
+    """
     positions = {passage.chunk_id: at for at, passage in enumerate(passages)}
     judged = {
         number: relevant
@@ -295,7 +232,7 @@ def _compare_ranking_quality(
     if not judged:
         return None
 
-    def measure_ranking_quality(rows: Any) -> EmbeddingModelQualityJson:
+    def measure_ranking_quality(rows: Any) -> dict[str, Any]:
         gains = [
             [position in relevant for position in rows[number].tolist()]
             for number, relevant in judged.items()
@@ -394,7 +331,7 @@ def _measure_embedding_model(
     seconds = time.perf_counter() - began
     folder = Path(model.source.source)
     sizes = (path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    facts: EmbeddingModelFactsJson = {
+    facts: dict[str, Any] = {
         "source": model.source.source,
         "size": sum(sizes) if folder.is_dir() else 0,
         "dimension": embedder.dimension,
@@ -414,7 +351,7 @@ def _rank_passages(measured: _MeasuredEmbeddingModel) -> Any:
 
 def _compare_best_passages(
     query: str, passages: Sequence[_SampledPassage], first: Any, second: Any
-) -> ComparedQueryJson:
+) -> dict[str, Any]:
     current, other = first.tolist(), second.tolist()
     common = set(current) & set(other)
     return {

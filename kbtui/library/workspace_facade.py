@@ -43,7 +43,7 @@ from kbtui.workspace import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
-    from typing import Self
+    from typing import Any, Self
 
     from kbtui.citations.tool_call_citations import Citation, CitationKey, Citations
     from kbtui.conversations.conversation_data_types import (
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
         EntriesMatchingFilter,
         Hit,
         SearchAnswer,
-        SearchAnswerEngineMessage,
     )
     from kbtui.userdata.turn_mark_lookup import MarksOfTurns
     from kbtui.userdata.turn_mark_store import MarkStore
@@ -648,7 +647,7 @@ class Library(ReferenceTargetReader):
         return EngineEventListener(self.connect_engine, on_event).stop_listening
 
 
-def _get_answer_from_engine_reply(reply: EngineSearchReply) -> SearchAnswerEngineMessage:
+def _get_answer_from_engine_reply(reply: EngineSearchReply) -> dict[str, Any]:
     """Return the answer in the engine's reply. If the reply contains an error, raise the error."""
     if failed := reply.get("failed"):
         kind, message, where, hint = failed

@@ -16,10 +16,8 @@ from kbtui.references import Ref, parse_ref
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import NotRequired, TypedDict
 
     from kbtui.conversations.turn_marks import MarkFactsJson
-    from kbtui.notices import NoticeValues, RankReasonCode
 
 Mode = Literal["hybrid", "lexical", "semantic"]
 Kind = Literal["subject", "conversation"]
@@ -37,91 +35,6 @@ SCORE_DIGITS = 4
 """The number of decimal places of fused scores. Rounding keeps the legs' rounding errors from changing the order."""
 MAX_HITS = 400
 """The maximum number of hits in an answer."""
-
-if TYPE_CHECKING:
-
-    class NoticeJson(TypedDict):
-        """A `Notice` as JSON."""
-
-        code: NoticeCode | RankReasonCode
-        values: NoticeValues
-
-    class OutdatedCitedSubjectJson(TypedDict):
-        """An `OutdatedCitedSubject` as JSON."""
-
-        ref: str
-        state: Literal["changed", "gone"]
-
-    class OptionalHitFields(TypedDict, total=False):
-        """The optional fields in the JSON of a hit.
-
-        `explanation` depends on the search request. `project`, `workspace` and `also_in` are
-        present if all projects were searched. The other fields depend on the kind of the hit.
-        """
-
-        topic: str | None
-        slug: str | None
-        lines: list[int]
-        conversation_id: str | None
-        turn: int | None
-        role: str | None
-        timestamp: str | None
-        agent: str | None
-        parent_id: str | None
-        parent_title: str | None
-        rewound: bool
-        answer: str | None
-        later_turn: int | None
-        outdated_subjects: list[OutdatedCitedSubjectJson]
-        marks: list[MarkFactsJson]
-        project: str
-        workspace: str
-        also_in: list[str]
-        explanation: dict[str, Any]
-
-    class HitJson(OptionalHitFields):
-        """A `Hit` as JSON."""
-
-        ref: str
-        kind: Kind
-        entry_id: str
-        chunk_id: str
-        title: str
-        text: str
-        score: float
-        matches: list[list[int]]
-        freshness: Freshness
-        entry_passages: int
-        legs: dict[str, int | None]
-
-    class SearchAnswerJson(TypedDict):
-        """A `SearchAnswer` in the documented JSON format."""
-
-        query: str
-        mode: Mode
-        degraded: str | None
-        total: int
-        omitted: int
-        left_out: int
-        notices: list[NoticeJson]
-        hits: list[HitJson]
-        why: NotRequired[dict[str, Any]]
-
-    class UndocumentedAnswerFields(TypedDict):
-        """The fields of a `SearchAnswer` that are not in the documented JSON format."""
-
-        mistakes: Sequence[tuple[int, int, str, str]]
-        partial: bool
-        has_more: bool
-        empty: bool
-        filters: str
-        is_gap: bool
-        short_refs: dict[str, str]
-
-    class SearchAnswerEngineMessage(SearchAnswerJson):
-        """A `SearchAnswer` as the engine sends it to a client."""
-
-        details: UndocumentedAnswerFields
 
 
 class SearchRequest(NamedTuple):
@@ -332,9 +245,9 @@ class Hit(NamedTuple):
         """The parsed `ref`: lines of a subject, or a turn or tool call of a conversation."""
         return parse_ref(self.ref, lambda topic, slug: (topic, slug) == (self.topic, self.slug))
 
-    def as_json(self) -> HitJson:
+    def as_json(self) -> dict[str, Any]:
         """Return the hit in the documented JSON format, with only the fields of its kind."""
-        own: OptionalHitFields
+        own: dict[str, Any]
         if self.kind == "subject":
             own = {"topic": self.topic, "slug": self.slug, "lines": list(self.lines or ())}
         else:
@@ -376,7 +289,7 @@ class Hit(NamedTuple):
         }
 
     @classmethod
-    def from_json(cls, shape: HitJson) -> Hit:
+    def from_json(cls, shape: Mapping[str, Any]) -> Hit:
         """Parse the JSON that `as_json` returns."""
         values: Any = {name: value for name, value in shape.items() if name in cls._fields}
         values["matches"] = [(first, last) for first, last in shape["matches"]]
@@ -554,12 +467,12 @@ class SearchAnswer(NamedTuple):
         """Return whether there is a notice with this code."""
         return any(notice.code == code for notice in self.notices)
 
-    def as_json(self) -> SearchAnswerJson:
+    def as_json(self) -> dict[str, Any]:
         """Return the answer in the documented JSON format."""
         hits = [hit.as_json() for hit in self.hits]
         for hit, explained in zip(hits, self.explanations, strict=False):
             hit["explanation"] = explained.as_json()
-        shape: SearchAnswerJson = {
+        shape: dict[str, Any] = {
             "query": self.query,
             "mode": self.mode,
             "degraded": self.degraded,
@@ -573,9 +486,9 @@ class SearchAnswer(NamedTuple):
             shape["why"] = self.why.as_json()
         return shape
 
-    def as_engine_message(self) -> SearchAnswerEngineMessage:
+    def as_engine_message(self) -> dict[str, Any]:
         """Return the answer for another process: the documented JSON with `details` added."""
-        details: UndocumentedAnswerFields = {
+        details = {
             "mistakes": list(self.mistakes),
             "partial": self.partial,
             "has_more": self.has_more,
@@ -587,7 +500,7 @@ class SearchAnswer(NamedTuple):
         return {**self.as_json(), "details": details}
 
     @classmethod
-    def from_engine_message(cls, shape: SearchAnswerEngineMessage) -> SearchAnswer:
+    def from_engine_message(cls, shape: Mapping[str, Any]) -> SearchAnswer:
         """Parse the message that `as_engine_message` returns."""
         details = shape["details"]
         why = shape.get("why")
