@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kbtui.dates import parse_time_zone
@@ -566,6 +565,8 @@ class _QueryFilterApplier:
         wanted, unused = [value.casefold() for value in values], ConversationToolsAndModels()
         infos = list_conversations(self._workspace, counts=False)
         if "damaged" in wanted:
+            from dataclasses import replace
+
             # Only the index knows the problems of the events.
             entries = self._reader.get_entries_by_id({info.id for info in infos})
             errors = {entry.id: entry.error for entry in entries.values()}
