@@ -114,7 +114,7 @@ _ALL_PROJECTS = _make_boolean_schema(
 _ARCHIVED = _make_boolean_schema("Use archived conversations instead of live ones.")
 
 _MAX_CHARS = _make_integer_schema(
-    "Maximum number of characters of the answer. A shortened answer says what is left out and how to get it.",
+    "Maximum number of characters in the answer. A shortened answer says what is left out and how to get it.",
     minimum=MIN_ANSWER_LIMIT,
     maximum=ANSWER_LIMIT,
     default=ANSWER_LIMIT,

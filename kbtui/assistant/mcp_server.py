@@ -107,7 +107,7 @@ def reparse_line_with_surrogates(item: Item) -> Item:
 
 
 def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
-    """Return the error that answers a line which is not a valid message, or None if the line needs no answer."""
+    """Return the error response to a line that is not a valid message, or None if it needs no response."""
     errors = getattr(item, "errors", None)
     if errors is None:
         return None

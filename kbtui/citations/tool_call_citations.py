@@ -319,7 +319,7 @@ def list_subjects_given_by_event(
 ) -> list[str]:
     """Return the references of the subjects whose text an event gave to the turn.
 
-    The event is a tool call, or an event that adds files to the chat.
+    The event is a tool call, or an event that adds files to the conversation.
     """
     found = _find_targets_of_event(conversation, event, targets)
     # The target of a hit is a passage only if its subject no longer exists.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def declare_keep_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    text = "the conversations to keep; or one of these actions: ls lists the copies, check [ID…] verifies copies, rm ID… deletes copies"
+    text = "the conversations to keep, or an action: ls (list the copies), check [ID…] (verify copies) or rm ID… (delete copies)"
     add("names", metavar="REF", nargs="*", help=text)
     text = "only conversations with this agent: claude-code, codex, gemini-cli (repeatable, or comma-separated)"
     add("--agent", dest="agents", action="append", metavar="AGENT", help=text)

@@ -43,7 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "conversation_export_command",
         "write a conversation as HTML, Markdown or JSON for other people",
     ),
-    "keep": ("keep_sessions_command", "keep copies of sessions that their agent will delete"),
+    "keep": ("keep_sessions_command", "keep copies of sessions before their agent deletes them"),
     "mark": ("turn_mark_command", "mark turns and passages as decided, rejected or superseded"),
     "data": ("user_data_command", "move your bookmarks, marks and other data to another machine"),
     "show": ("entry_commands", "print what a reference points to"),

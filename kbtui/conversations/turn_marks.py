@@ -393,7 +393,8 @@ def make_turn_mark(
             message = f"the {name} has {len(text):,} characters; the maximum is {longest:,}"
             raise UsageError(message, where=name)
     if ref.turn is None:
-        raise UsageError("only a turn can be marked", where=str(ref), hint=f"write {ref}:TURN")
+        message = "the reference must name a turn or a call"
+        raise UsageError(message, where=str(ref), hint=f"write {ref}:TURN")
     turn = conversation.find_turn(ref.turn)
     if turn is None:
         raise NothingFound(f"{ref.conversation} has no turn {ref.turn}")

@@ -158,9 +158,9 @@ def import_lancedb_module() -> None:
 
 
 def return_freed_memory_to_system() -> None:
-    """Return memory that libraries have freed to the operating system.
+    """Give the memory that libraries have freed back to the operating system.
 
-    The GNU C library holds such memory until it is told to return it. With other C libraries, this
+    The GNU C library keeps such memory until it is told to give it back. With other C libraries, this
     function does nothing.
     """
     import ctypes

@@ -68,9 +68,9 @@ class IndexWorker:
 
     * `first_refresh` is set after the first refresh.
     * `error` says why the last refresh failed.
-    * `repaired_damage` describes the damage that the last requested check found.
+    * `repaired_damage` describes the damage that the last requested check found, and for which the index is built again.
     * `has_reported_generation` says whether the embedding worker knows the current generation. If
-      it is false, the server reports the generation after the next refresh.
+      it is false, the engine reports the generation after the next refresh.
     """
 
     def __init__(

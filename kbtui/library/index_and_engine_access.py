@@ -141,7 +141,7 @@ class IndexAndEngineAccess:
         return self._private is not None
 
     def close(self) -> None:
-        """Close the index and the connections to the engine. A later call opens them again."""
+        """Close the index and the connections to the engine. They are opened again when they are next needed."""
         with self._lock:
             opened = [self._reader, *self._idle_clients, self._private]
             self._reader, self._idle_clients, self._private = None, [], None

@@ -114,7 +114,7 @@ class Library(ReferenceTargetReader):
         return AllProjectsSearch(self.workspace, self.settings)
 
     def close(self) -> None:
-        """Close the indexes and the connections to the engine. A later call opens them again."""
+        """Close the indexes and the connections to the engine. They are opened again when they are next needed."""
         super().close()
         if "_all_projects_search" in vars(self):
             self._all_projects_search.close()

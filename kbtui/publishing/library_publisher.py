@@ -96,7 +96,7 @@ class PublishedLibraryState:
 
 @dataclass
 class LibraryPublishResult:
-    """The result of a publish, or of a dry run.
+    """The result of publishing a library, or of a dry run.
 
     * `new`, `changed` and `removed` are keys of entries.
     * `vectors` is the number of vectors to send.
@@ -532,7 +532,7 @@ class LibraryPublisher:
         return {name: time for name, time in retired.items() if time > limit}
 
     def _delete_unneeded_parts(self, manifest: LibraryManifest, now: float) -> None:
-        """Delete the parts that have been unneeded for so long that no reader uses them any more.
+        """Delete the parts that have been unneeded for so long that no reader can still be using them.
 
         All times are by the store's clock.
         """

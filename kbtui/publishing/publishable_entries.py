@@ -209,7 +209,7 @@ class _UnpublishedTextFinder:
 
     @cached_property
     def _unpublished_lines(self) -> dict[str, str]:
-        """Maps each line that is only in unpublished subjects to the reference of such a subject."""
+        """Maps each line that occurs only in unpublished subjects to the reference of one of them."""
         lines = {
             line: ref
             for ref, text in self._unpublished_texts.items()

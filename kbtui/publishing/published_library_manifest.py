@@ -198,7 +198,9 @@ def _parse_manifest_text(text: str, where: str) -> LibraryManifest:
         validate_entry_key(("subject", topic.id, "x"))
         texts = (topic.title, topic.introduction, topic.description)
         if not all(one is None or isinstance(one, str) for one in texts):
-            raise UnusableLibraryManifestError("a topic has an invalid text")
+            raise UnusableLibraryManifestError(
+                "the title, introduction or description of a topic is not text"
+            )
     table = values.pop("table")
     if table is not None:
         table = VectorTableVersion(

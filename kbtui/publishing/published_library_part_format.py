@@ -46,7 +46,7 @@ EntryKey = tuple[str, ...]
 
 @dataclass(frozen=True)
 class LibraryPartReference:
-    """A part of a version. `name` is the SHA-256 of the part.
+    """A reference, in a manifest, to a part of a library. `name` is the SHA-256 of the part.
 
     `contents_checksum` is the SHA-256 of the part's table of contents.
     """

@@ -193,7 +193,7 @@ class _MultiIndexSearch:
         )
 
     def _merge_hints_of_query_mistakes(self, runs: list[SearchRun]) -> tuple[QueryMistake, ...]:
-        """Return the mistakes in the query that the search of the first index found.
+        """Return the mistakes in the query, as the search of the first index reports them.
 
         If the projects' hints for a mistake differ, the returned mistake has a hint that combines
         them.
@@ -408,7 +408,7 @@ class _MultiIndexSearch:
         return [found[hit.chunk_id] for hit in hits]
 
     def _make_hit(self, chunk: int) -> Hit | None:
-        """Return the hit from the first workspace whose file still contains the passage."""
+        """Return the hit from the first workspace in which the file still contains the passage."""
         places = self._list_places_of_passage(chunk)
         for at, place in enumerate(places):
             with self._convert_index_errors(place.position):

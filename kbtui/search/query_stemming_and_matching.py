@@ -111,7 +111,7 @@ class QueryToken(NamedTuple):
 class QueryWord(NamedTuple):
     """A word in a query.
 
-    * `forms` are the forms in which the index's field `code` can contain the word.
+    * `forms` are the forms in which the word can occur in the index's field `code`.
     * `completions` are the indexed terms that can complete the word if the user is still typing it,
       as pairs `(field, term)`.
     """

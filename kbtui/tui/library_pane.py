@@ -395,7 +395,7 @@ def _list_folders_of_slug(slug: str) -> list[str]:
 
 
 def list_parent_row_keys(topic: str, slug: str) -> list[str]:
-    """Return the keys of the rows that contain a subject or folder, the topic's row first."""
+    """Return the keys of the rows above a subject or folder in the tree, the topic's row first."""
     return [
         f"topic:{topic}",
         *(make_folder_row_key(topic, path) for path in _list_folders_of_slug(slug)),

@@ -232,7 +232,7 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def command_conditions(self) -> dict[str, bool]:
-        """A mapping from each condition of this screen's commands to whether it is met now.
+        """Maps each condition of this screen's commands to whether the condition is currently met.
 
         The conditions are the values of `TuiCommand.needs`.
         """

@@ -71,7 +71,7 @@ class SubjectFileActions:
             return
         title_help = "Title of the entry; the file name is generated from it."
         topic_help = "Topic of the entry; choose it with ← and →."
-        slug_help = "Separate folders by /. Without a file name, kbtui makes it from the title."
+        slug_help = "Separate folders with /. Without a file name, kbtui makes one from the title."
         fields = (
             FormField("title", "title", title, title_help),
             FormField("topic", "topic", topic or "", topic_help, topics),

@@ -319,7 +319,7 @@ class LastVisit(NamedTuple):
 class NewsSinceVisit(NamedTuple):
     """The entries that are new or have changed since the last visit.
 
-    Each list begins with its latest item. `turns` maps the id of a conversation to the number of
+    In each list, the latest item comes first. `turns` maps the id of a conversation to the number of
     its new turns, if this number is known.
     """
 

@@ -236,10 +236,10 @@ class MarkStore:
     def _resolve_superseding_targets(
         self, marks: Sequence[Mark]
     ) -> list[tuple[Mark, TargetProblem]]:
-        """Return each mark with the current reference of its target, and the target's problem.
+        """Return each mark with the current reference of its target, and what is wrong with the target.
 
-        The target is the text that supersedes the marked text. The problem is "" if the target has
-        none.
+        The target is the text that supersedes the marked text. The second value is "" if
+        nothing is wrong.
         """
         by_conversation: dict[str, list[Mark]] = {}
         for mark in marks:

@@ -563,7 +563,7 @@ async def test_an_expression_has_no_mode_and_no_rank_to_explain(book: Builder) -
         assert "mode" not in tui.text
         await tui.press("m")
         await tui.until(
-            "Search modes do not apply to a regular expression, which only finds lines."
+            "Search modes do not apply to regular expressions: they only find matching lines."
         )
         assert tui.main.search.mode == "hybrid"
         await tui.press("a")

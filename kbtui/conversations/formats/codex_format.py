@@ -356,7 +356,7 @@ def _is_session_head_complete(head: _CodexSessionHead, size: int) -> bool:
 
 
 def _read_session_head(path: str) -> _CodexSessionHead:
-    """Return the facts at the beginning of a session's file.
+    """Return what the beginning of a session's file says about the session.
 
     Raises `WorkspaceError` or `ValueError`.
     """

@@ -112,11 +112,11 @@ class MainScreen(StyledScreen):
     ) -> None:
         """Create the screen, which first shows `open_ref`.
 
-        If `open_ref` is None, the screen restores the saved session. If there is no session, or
+        If `open_ref` is None, the screen restores its saved state. If there is no saved state, or
         `fresh` is true, the screen shows `first`, or the home page if `first` is None. If `plain`
         is true, one pane is shown at a time, without decoration, for users of a screen reader. If
-        there is a `visit`, the screen shows the visited place, and the workspace's session is
-        neither restored nor saved.
+        there is a `visit`, the screen shows the visited place, and the workspace's saved state is
+        neither restored nor overwritten.
         """
         super().__init__()
         self.library = library

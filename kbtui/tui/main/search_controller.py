@@ -264,7 +264,7 @@ class SearchController:
         """Switch to the next search mode, and search again."""
         if self._query_regex is not None:
             self._main.warn(
-                "Search modes do not apply to a regular expression, which only finds lines."
+                "Search modes do not apply to regular expressions: they only find matching lines."
             )
             return
         modes = list(MODES)

@@ -602,7 +602,7 @@ def prepare_conversation_export(
 
 
 class FirstTopicProposal(NamedTuple):
-    """A proposed change of `kb.toml` that declares `directory` as a topic."""
+    """A proposed change to `kb.toml` that declares `directory` as a topic."""
 
     change: TomlFileChange
     directory: Path

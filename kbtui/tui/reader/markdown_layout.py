@@ -307,7 +307,7 @@ def lay_out_markdown(
     Raw HTML is shown as text, and images are not loaded.
 
     * `links` are the link definitions of the whole document.
-    * If `breaks` is true, line breaks after short lines of a paragraph are shown (see
+    * If `breaks` is true, line breaks after short lines of a paragraph are kept (see
       `SHORT_LINE`).
     * `first_line` is the number of the text's first line in its file.
     * If `code_offset` is not None, code is not wrapped, but scrolled to the left by this number of

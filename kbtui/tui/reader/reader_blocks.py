@@ -123,7 +123,7 @@ class TextRangeBlock(ReaderBlock):
 class MarkdownBlock(TextRangeBlock):
     """A section of Markdown. `links` has the link definitions of the whole document.
 
-    If `breaks` is true, line breaks after short lines of a paragraph are shown.
+    If `breaks` is true, line breaks after short lines of a paragraph are kept.
     """
 
     links: dict[str, dict[str, str]] | None = None
@@ -303,7 +303,7 @@ def make_markdown_blocks(
     * `lines_before` is the number of lines before `start`; None means that the blocks need no line
       numbers.
     * `above` is the number of blank lines above the first block.
-    * If `breaks` is true, line breaks after short lines of a paragraph are shown.
+    * If `breaks` is true, line breaks after short lines of a paragraph are kept.
     """
     from kbtui.tui.reader.markdown_layout import find_link_definitions, split_markdown_into_sections
 

@@ -388,7 +388,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
     # folds and turns
 
     def action_toggle_fold_or_open_link(self) -> None:
-        """Open the link of the current line, or open or close the fold at the cursor.
+        """Open the link on the current line, or fold or unfold the block at the cursor.
 
         In the diff of a conversation's changes, open the call that made the change.
         """
