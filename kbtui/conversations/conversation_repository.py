@@ -363,7 +363,8 @@ def _find_similar_conversation_id(typed: str, ids: Iterable[str]) -> str | None:
         "",
     )
     own = typed.removeprefix(prefix)
-    if len(own) < SHORT_ID_CHARACTERS:
+    # JP's ids are times, so a similar id is only a conversation of about the same time.
+    if len(own) < SHORT_ID_CHARACTERS or typed.startswith(JP_ID_PREFIX):
         return None
     same = (one for one in ids if one.startswith(prefix))
     begun = {one.removeprefix(prefix)[: len(own)]: one for one in same}

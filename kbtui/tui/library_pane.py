@@ -180,7 +180,7 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
         try:
             parts.append(_parse_filter_condition(text, part, now))
         except FilterValueError as error:
-            if not part.unfinished:
+            if not (part.unfinished and error.is_beginning):
                 errors.append(QueryMistake(part.start, part.end, error.message, error.hint))
     return LibraryPaneFilter(
         tuple(word.casefold() for word in (*query.words, *query.phrases)),
@@ -609,6 +609,8 @@ class LibraryPane(BorderDrawingPane, Vertical):
         self._parsed = LibraryPaneFilter()
         """The filter as typed, without the answers of the index."""
         self._is_typing_filter = False
+        self._key_before_filter: str | None = None
+        """The key of the row that was selected when the user began to type the filter."""
         self._lookups: dict[str, EntriesMatchingFilter] = {}
         """The results of lookups in the index since the last snapshot."""
         self._lookup_worker = LatestOnlyWorker(self)
@@ -770,6 +772,8 @@ class LibraryPane(BorderDrawingPane, Vertical):
         )
 
     def action_show_filter_input(self) -> None:
+        row = self.list.selected_row
+        self._key_before_filter = row.key if row else None
         self.filter.show_input()
 
     @on(Input.Changed, "#filter")
@@ -840,6 +844,8 @@ class LibraryPane(BorderDrawingPane, Vertical):
     def _clear_filter_on_escape(self, event: PaneInput.EscapePressed) -> None:
         event.stop()
         self.action_clear_filter()
+        self._apply_filter_text("", typing=False)
+        self.update_library_rows(select=self._key_before_filter)
 
     def action_clear_filter(self) -> None:
         if self.filter.display:

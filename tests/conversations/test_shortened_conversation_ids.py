@@ -70,3 +70,5 @@ def test_a_mistyped_id_names_the_right_one_and_a_foreign_id_none(
         assert ConversationNotFoundError(workspace, mistyped).nearest == f"claude-{session}"
     for foreign in ("claude-0199812e-77aa-7c01-8a3e-d2b4e6f81357", "claude-99999999", "claude-7"):
         assert ConversationNotFoundError(workspace, foreign).nearest is None
+    # The conversation may have been deleted: the other one is only of about the same time.
+    assert ConversationNotFoundError(workspace, "jp-c17800000002").nearest is None
