@@ -119,7 +119,11 @@ def _make_mark_form(
 
     title = f"Mark {reference} as {state}"
     return FormDialog(
-        title, fields, save_mark_from_form, lambda error: format_error_on_one_line(error, root)
+        title,
+        fields,
+        save_mark_from_form,
+        lambda error: format_error_on_one_line(error, root),
+        enter_saves=True,
     )
 
 

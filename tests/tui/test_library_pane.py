@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
 from support import FIRST_ID, Builder, asked, said, stamp, write_json
 from tui_support import running
 
@@ -406,27 +407,27 @@ async def test_each_row_shows_its_own_date(workspace_root: Path) -> None:
         assert all(row.endswith(DAY_OF_TALKS) for row in rows)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (40, 10)])
 async def test_a_wrong_filter_is_explained_at_once_and_esc_restores_the_selection(
-    book: Builder,
+    book: Builder, size: tuple[int, int]
 ) -> None:
     for number in range(10, 40):
         book.conversation(number, [[asked("a"), said("b")]], title=f"Talk {number}")
-    for size in ((80, 24), (40, 10)):
-        async with running(book.root, size=size) as tui:
-            pane = tui.main.library_pane
-            await tui.press("1", "G", "k", "k", "k")
-            row = pane.list.selected_row
-            assert row is not None
-            await tui.press("f")
-            await tui.type("is:foo")
-            await tui.until("unknown state 'foo'")
-            await tui.press("escape")
-            await tui.until(lambda: not pane.filter.display)
-            assert pane.list.selected_row is not None
-            assert pane.list.selected_row.key == row.key
-            # What is chosen in the filtered list stays selected.
-            await tui.press("f")
-            await tui.type("talk 12")
-            await tui.press("enter", "escape")
-            await tui.until(lambda: len(pane.list.rows) > 30)
-            assert pane.list.selected_row.left[-1][0] == "Talk 12"
+    async with running(book.root, size=size) as tui:
+        pane = tui.main.library_pane
+        await tui.press("1", "G", "k", "k", "k")
+        row = pane.list.selected_row
+        assert row is not None
+        await tui.press("f")
+        await tui.type("is:foo")
+        await tui.until("unknown state 'foo'")
+        await tui.press("escape")
+        await tui.until(lambda: not pane.filter.display)
+        assert pane.list.selected_row is not None
+        assert pane.list.selected_row.key == row.key
+        # What is chosen in the filtered list stays selected.
+        await tui.press("f")
+        await tui.type("talk 12")
+        await tui.press("enter", "escape")
+        await tui.until(lambda: len(pane.list.rows) > 30)
+        assert pane.list.selected_row.left[-1][0] == "Talk 12"

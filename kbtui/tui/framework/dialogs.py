@@ -331,9 +331,12 @@ class FormDialog(StyledScreen):
         save: Callable[[FormValues], Any],
         format_error: Callable[[Exception], str],
         save_label: str = "save",
+        *,
+        enter_saves: bool = False,
     ) -> None:
+        """Create the form. If `enter_saves` is true, Enter saves it, whatever field has the focus."""
         super().__init__()
-        self._title, self._save_label = title, save_label
+        self._title, self._save_label, self._enter_saves = title, save_label, enter_saves
         self._save, self._format_error = save, format_error
         self._fields = {field.name: field for field in fields}
         self._save_worker = LatestOnlyWorker(self)
@@ -356,6 +359,8 @@ class FormDialog(StyledScreen):
             yield self._message
             keys = ClickableHintLine(id="form-keys")
             hints = [("Enter", "next"), ("^S", self._save_label), ("Esc", "cancel")]
+            if self._enter_saves:
+                hints = [("Enter", self._save_label), ("Tab", "next"), ("Esc", "cancel")]
             keys.left = format_key_hints(hints)
             yield keys
 
@@ -413,11 +418,11 @@ class FormDialog(StyledScreen):
             self._show_message(field.help, "dim")
 
     def action_go_to_next_field(self) -> None:
-        """Go to the next field; on the last field, save the form."""
+        """Go to the next field; on the last field, or if Enter saves, save the form."""
         shown = self._list_shown_fields()
         focused = self._focused_field_name
         following = shown[shown.index(focused) + 1 :] if focused in shown else shown
-        if following:
+        if following and not self._enter_saves:
             self._focus_field(following[0])
         else:
             self.action_save_form()
