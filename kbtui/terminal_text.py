@@ -407,9 +407,11 @@ def format_json_unless_text(value: object) -> str:
 
 def format_json_value_on_one_line(value: object) -> str:
     """Return a string unchanged. Format any other JSON value as JSON on one line."""
+    if isinstance(value, str):
+        return value
     from json import dumps
 
-    return value if isinstance(value, str) else dumps(value, ensure_ascii=False)
+    return dumps(value, ensure_ascii=False)
 
 
 KNOWLEDGE_CHANGED = "knowledge changed since"

@@ -134,7 +134,7 @@ class ComparableSubjectText:
         from kbtui.knowledge.subject_file_access import format_file_text_for_assistant
 
         learned = normalize_text(format_file_text_for_assistant(self._lines, self._relative))
-        return " ".join(dict.fromkeys(map(_hash_text, (self.normalized_text, learned))))
+        return " ".join(map(_hash_text, dict.fromkeys((self.normalized_text, learned))))
 
     @property
     def is_returned_without_code_fence(self) -> bool:

@@ -295,10 +295,16 @@ def extract_citations(
     Failed calls do not count. Within a turn, repeated citations of the same target or passage count
     once; different parts of a subject count separately.
     """
+    from kbtui.conversations.conversation_repository import get_conversation_format
+
+    conversation_format = get_conversation_format(conversation.info)
     for turn in conversation.turns:
         seen: dict[tuple[str, str | None], set[str]] = {}
         for event in turn.events:
-            for target in _find_targets_of_event(conversation, event, targets):
+            added = conversation_format.list_files_added_to_chat(event)
+            if not added and event.kind != "tool_call_request":
+                continue
+            for target in _find_targets_of_event(conversation, event, added, targets):
                 forms = seen.setdefault((target.target, target.chunk), set())
                 form = _make_given_text_key(target)
                 if form not in forms and (form or not forms):
@@ -321,7 +327,10 @@ def list_subjects_given_by_event(
 
     The event is a tool call, or an event that adds files to the conversation.
     """
-    found = _find_targets_of_event(conversation, event, targets)
+    from kbtui.conversations.conversation_repository import get_conversation_format
+
+    added = get_conversation_format(conversation.info).list_files_added_to_chat(event)
+    found = _find_targets_of_event(conversation, event, added, targets)
     # The target of a hit is a passage only if its subject no longer exists.
     return list(dict.fromkeys(one.target for one in found if one.kind == "subject"))
 
@@ -337,13 +346,14 @@ def _make_given_text_key(target: _CitationTargetFields) -> str:
 
 
 def _find_targets_of_event(
-    conversation: Conversation, event: ConversationEvent, targets: CitationTargetLookup
+    conversation: Conversation,
+    event: ConversationEvent,
+    added_files: list[str],
+    targets: CitationTargetLookup,
 ) -> Iterator[_CitationTargetFields]:
-    from kbtui.conversations.conversation_repository import get_conversation_format
-
+    """Yield what an event used; `added_files` are the files that it added to the chat."""
     directory = conversation.info.working_directory
-    paths = get_conversation_format(conversation.info).list_files_added_to_chat(event)
-    yield from _find_cited_files(map(FileReadByCall, paths), directory, targets)
+    yield from _find_cited_files(map(FileReadByCall, added_files), directory, targets)
     if event.kind != "tool_call_request" or event.name is None:
         return
     if event.result is None or event.result.is_error:

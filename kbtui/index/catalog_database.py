@@ -162,10 +162,10 @@ def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
 
 
 def _encode_tool_arguments(arguments: dict[str, str]) -> str:
-    from orjson import dumps  # imported here because a search does not need it
+    import orjson  # imported here because a search does not need it
 
     try:
-        return dumps(arguments).decode()
+        return orjson.dumps(arguments).decode()
     except TypeError:  # a lone surrogate
         return json.dumps(arguments)
 
