@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
@@ -65,6 +66,8 @@ UNKNOWN_STATE_NAMES: dict[UnknownStateReason, str] = {
     "unreadable": "cannot be read",
 }
 """A short text for each reason why kbtui cannot find out whether a subject has changed."""
+MAX_COUNTED_NAMES = 20
+"""At most this many names are on the line about what a turn cites if the others are only counted."""
 WAITING = "looking up citations …"
 TURN_DELAY_SECONDS = 0.06
 """The number of seconds that the cursor must stay on a turn before the pane shows the turn's citations."""
@@ -289,7 +292,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
         self._turn = self._reader.viewport.current_turn_number
         rows: list[ListRow] = []
         self._cites_of_rows.clear()
-        if self._conversation is not None:
+        if self._conversation is not None and self._conversation.turns:
             turn, used = self._shown_turn_number, self._citations_in_shown_turn
             rows.append(make_heading_row("used", f"CITED IN TURN {turn}"))
             for number, cite in enumerate(used, 1):
@@ -317,7 +320,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
 
     def _update_citation_summary_line(self) -> None:
         forms: list[Spans] = []
-        if self._conversation is not None and not self._is_visible:
+        if self._conversation and self._conversation.turns and not self._is_visible:
             forms = self._make_citation_summary_forms(self._conversation)
         if forms != self._citation_summary_forms:
             self._citation_summary_forms = forms
@@ -326,8 +329,9 @@ class CitationsPane(BorderDrawingPane, Vertical):
     def _make_citation_summary_forms(self, conversation: Conversation) -> list[Spans]:
         """Return forms of a line such as "cited: learned api/errors", the longest first.
 
-        Each cited subject, conversation and file is named once, a file without its directory.
-        Shorter forms have the sign `≠` in place of the state, and no topics and folders.
+        Each cited subject, conversation and file is named once, a file without its directory. Files
+        come last. Shorter forms have the sign `≠` in place of the state, and no topics and folders;
+        the shortest forms have only the number of the last names, such as "+9".
         """
         turn, used = self._shown_turn_number, self._citations_in_shown_turn
         # The header names the turn only if the cursor is in it.
@@ -338,20 +342,32 @@ class CitationsPane(BorderDrawingPane, Vertical):
             why = _explain_missing_citations(conversation, turn).replace(" in this turn", "")
             return [[(f"{cited} nothing: {why[0].lower()}{why[1:].rstrip('.')}", "dim")]]
         by_target: dict[str, Citation] = {}
-        for cite in used:
+        for cite in sorted(used, key=lambda cite: cite.kind == "file"):
             by_target.setdefault(cite.target, cite)
-        texts: list[tuple[str, str, str]] = []  # how it was used, its name, its state
+        # How often there is the same text: how it was used, its name, its state.
+        counts: Counter[tuple[str, str, str]] = Counter()
         for target, cite in by_target.items():
             name = sanitize_to_one_line(self._short_refs.get(target, target))
             state = _describe_citation_state(cite)
             must_warn = cite.kind != "file" and state is not None and state[1] == "warning"
             name = name.rpartition("/")[2] if cite.kind == "file" else name
             change = state[0] if must_warn and state else ""
-            texts.append((USE_NAMES.get(cite.how, cite.how), name, change))
-        return [
+            counts[USE_NAMES.get(cite.how, cite.how), name, change] += 1
+        texts = [
+            (how, f"{name} ×{number}" if number > 1 else name, change)
+            for (how, name, change), number in counts.items()
+        ]
+        forms = [
             _make_citation_summary_line(cited, texts, has_words=has_words, has_folders=has_folders)
             for has_words, has_folders in ((True, True), (False, True), (False, False))
         ]
+        for named in range(min(len(texts) - 1, MAX_COUNTED_NAMES), 0, -1):
+            line = _make_citation_summary_line(
+                cited, texts[:named], has_words=False, has_folders=False
+            )
+            left = sum([*counts.values()][named:])
+            forms.append([*line, (f" +{left:,}", "dim")])
+        return forms
 
     def _show_citation_numbers_in_reader(self, turn: int, used: list[Citation]) -> None:
         """Show the number of each citation next to its tool call in the reader."""

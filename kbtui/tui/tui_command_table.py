@@ -81,7 +81,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("reasoning", "r", "reasoning", "Fold or unfold all reasoning.", 3, needs="turns", action="toggle_folds_of_kind('reasoning','reasoning')"),
         define_command("compacted", "c", "what the model sees", "Switch between the whole conversation and what the model sees after compaction.", needs="turns", action="toggle_model_view"),
         define_command("facts", "a", "details", "Show the details of the conversation: model, labels, attachments, turns, location, size.", 2, needs="turns", action="toggle_facts_bar"),
-        define_command("view", "v", "view", "Switch the view: rendered, source or `learn` output. For changes: in order or by file.", 5, needs="views", action="request_next_view"),
+        define_command("view", "v", "view", "Switch the view of a subject: rendered, source or `learn` output. For changes: in order or by file.", 5, needs="views", action="request_next_view"),
         define_command("changes", "C", "changes", "Show what the conversation changed in files, as one diff. For a subject, show each version and the turns that were given this version. Press again to go back.", 7, needs="turns", action="show_changes"),
         define_command("link", "o", "open link", "Open the link or image on this line (asks before starting another program).", action="screen.link"),
         define_command("wrap", "backslash", "wrap code", "Wrap wide code, or stop wrapping it.", action="toggle_code_wrapping"),

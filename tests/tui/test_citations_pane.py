@@ -56,6 +56,35 @@ async def test_without_the_pane_a_line_of_the_reader_says_what_the_turn_used(boo
         await tui.until(lambda: "cited nothing" not in tui.text)
 
 
+async def test_the_line_names_subjects_first_and_counts_what_has_no_room(book: Builder) -> None:
+    paths = ["a/lib.rs", "b/lib.rs", *(f"src/module_{n}.rs" for n in range(9))]
+    calls = [
+        call
+        for n, path in enumerate(paths)
+        for call in called(f"f{n}", "fs_read_file", "x", path=path)
+    ]
+    subjects = [
+        *called("s", "learn", "# Style", topic="project", subjects="style"),
+        *called("t", "fs_read_file", "# Ada", path="docs/project/people/ada.md"),
+    ]
+    book.conversation(9, [[asked("Read"), *calls, *subjects]], title="Many")
+    async with running(book.root, size=(80, 24)) as tui:
+        await tui.open("jp-c17800000009:1")
+        await tui.until("cited: learned ≠ style · read ")
+        await tui.until("· read ada +11")
+        await tui.pilot.resize_terminal(82, 24)
+        await tui.until("· read ada, lib.rs ×2 +9")
+
+
+async def test_a_conversation_that_cannot_be_read_has_no_turn_that_cites(book: Builder) -> None:
+    for size in ((80, 24), (160, 40)):
+        async with running(book.root, size=size) as tui:
+            await tui.open("jp-c17800000005")
+            await tui.until(lambda: not tui.main.citations_pane.is_loading_citations)
+            await tui.until("This conversation cannot be read.")
+            assert "turn 0" not in tui.text.lower()
+
+
 async def test_beside_the_pane_and_in_a_low_terminal_the_reader_has_no_line_of_citations(
     book: Builder,
 ) -> None:

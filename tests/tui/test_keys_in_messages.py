@@ -27,6 +27,7 @@ async def find_in_a_subject(tui: Tui) -> None:
     await tui.press("escape", "escape")
     await tui.open("project/start")
     await tui.press("2", "f")
+    await tui.type("run")
 
 
 async def test_a_command_without_a_key_is_not_promised_one(book: Builder) -> None:

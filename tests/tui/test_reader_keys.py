@@ -342,6 +342,16 @@ async def test_escape_removes_a_warning_before_it_leaves_the_document(book: Buil
         assert tui.main.document_controller.shown.key == "project/style"  # type: ignore[union-attr]
 
 
+async def test_the_hint_of_enter_says_what_it_does_at_the_current_line(book: Builder) -> None:
+    async with running(book.root, size=(80, 24)) as tui:
+        await tui.open(TALK)
+        await go(tui, "2")
+        assert "turn 2" in line(tui)
+        assert "Enter" not in tui.text.split("\n")[-1]
+        await go(tui, "1.1")
+        await tui.until("Enter unfold")
+
+
 async def test_changes_have_no_numbers_to_go_to(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open("project/style")

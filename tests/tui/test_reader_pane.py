@@ -68,6 +68,8 @@ async def test_a_key_for_folds_does_nothing_where_there_are_none(book: Builder) 
         await tui.until("No reasoning here.")
         await tui.open(TALK)
         assert "no such target" not in tui.text
+        assert "Enter" not in tui.text.split("\n")[-1]
+        await tui.open(f"{TALK}:1.3")
         assert tui.text.split("\n")[-1].startswith(" Enter unfold ")
 
 
@@ -116,8 +118,13 @@ async def test_finding_counts_walks_and_unfolds(book: Builder) -> None:
         assert " of 6" not in tui.text
         assert "turn 2 of 3" in tui.text
         await tui.press("f")
+        assert "no match" not in tui.text
         await tui.type("zzz")
         await tui.until("no match")
+        assert "then n/N" not in tui.text
+        await tui.press("enter")
+        await tui.until("n next turn")
+        assert "next match" not in tui.text
 
 
 async def test_a_subject_shows_rendered_with_its_facts_and_its_size(book: Builder) -> None:

@@ -139,6 +139,15 @@ async def test_escape_goes_from_an_opened_hit_to_the_results_and_then_to_what_wa
         await tui.until(lambda: shown.document.key == opened)
 
 
+async def test_the_hints_say_that_escape_goes_from_a_hit_to_the_results(book: Builder) -> None:
+    async with running(book.root, size=(80, 24)) as tui:
+        for query in ("tell me", "short sentences"):  # in a conversation, and in a subject
+            await tui.press("slash")
+            await search(tui, query)
+            await tui.press("enter")
+            await tui.until("Esc to results")
+
+
 async def test_escape_ends_a_find_before_it_returns_to_the_results(book: Builder) -> None:
     async with running(book.root, size=(140, 40)) as tui:
         await search(tui, "three times")

@@ -150,6 +150,17 @@ async def test_a_change_is_found_by_its_turn_also_in_the_outline(changed: Builde
         await tui.until("This page has no failed tool calls.")
 
 
+async def test_editing_a_file_that_is_gone_names_it(changed: Builder) -> None:
+    (changed.root / "src/a.py").unlink()
+    async with running(changed.root, size=(80, 24)) as tui:
+        for keys in ("", "Cn"):
+            await tui.open("jp-c17800000001:1.2")
+            await tui.press("2", *keys)
+            await tui.press("e")
+            await tui.until("src/a.py: the file no longer exists")
+            await tui.press("escape")
+
+
 async def test_the_changes_show_the_citations_of_the_turn_at_the_cursor(changed: Builder) -> None:
     async with running(changed.root, size=(160, 45)) as tui:
         await tui.open("jp-c17800000001")

@@ -104,13 +104,12 @@ class CurrentFileActions:
     ) -> list[FileUsedByCall]:
         conversation = self._main.library.load_conversation(ref.conversation or "")
         found = list_files_used_by_call(self._main.library.workspace, conversation, ref, line)
-        if path is not None:
-            found = [one for one in found if one.name == path]
-            if not found:
-                raise NothingFound("the file no longer exists", where=path)
+        found = [one for one in found if path in (None, one.name)]
         if not found:
-            what = "call" if ref.call else "turn"
-            raise NothingFound(f"this {what} read or changed no file that still exists")
+            gone = [name for name, _ in self._find_touched_files(ref, line, path)]
+            if len(gone) == 1:
+                raise NothingFound("the file no longer exists", where=gone[0])
+            raise NothingFound(f"none of the turn's {len(gone):,} files exists any longer")
         return found
 
     def _choose_file_to_edit(self, ref: Ref, files: list[FileUsedByCall]) -> None:

@@ -285,12 +285,15 @@ class MainScreen(StyledScreen):
         name = self.panes.focused_pane_id
         input_id = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
         scopes: tuple[Scope, ...] = (name, "everywhere") if name else ("everywhere",)  # type: ignore[assignment]
-        document = self.reader_pane.document_view.document
+        viewport, document = self.reader_pane.viewport, self.reader_pane.viewport.document
         contents, step = self.document_controller.contents, self._find_go_back_function(name)
         conditions = {
             "find": self.reader_pane.is_finding,
-            "file": name == "reader"
-            and (self.reader_pane.viewport.is_file_at_cursor or "source" in document.views),
+            "matches": bool(self.reader_pane.matches),
+            # The command that needs "folds" also opens links.
+            "folds": viewport.is_link_at_cursor or viewport.find_fold_at_cursor() is not None,
+            "links": viewport.is_link_at_cursor,
+            "file": name == "reader" and (viewport.is_file_at_cursor or "source" in document.views),
             "tools": contents is not None and contents.learn_tool_problem is not None,
             "ranks": name == "results" and self.search.has_ranked_hits,
             "step_back": step is not None,

@@ -378,11 +378,11 @@ class KeyHintLine(StyledTextWidget):
             if "calls" in self.offers and command.id in CALL_HINTS:
                 label, priority = CALL_HINTS[command.id]
                 commands[number] = command._replace(label=label, hint=priority, needs="")
-            if "find" in self.offers and command.id in FIND_LABELS:
+            if "matches" in self.offers and command.id in FIND_LABELS:
                 commands[number] = command._replace(label=FIND_LABELS[command.id], needs="")
             if command.id == "return" and self.offers & STEP_LABELS.keys():
                 label = next(STEP_LABELS[name] for name in STEP_LABELS if name in self.offers)
-                commands[number] = command._replace(label=label, needs="")
+                commands[number] = command._replace(label=label, needs="", hint=9)
             if state := shown_states.get(command.id):
                 commands[number] = commands[number]._replace(label=f"{command.label}: {state}")
         return format_fitting_key_hints(commands, width, self.offers)
@@ -390,7 +390,7 @@ class KeyHintLine(StyledTextWidget):
     def _get_input_key_hints(self) -> list[tuple[str, str]]:
         pairs = [*INPUT_HINTS.get(self.input_id, INPUT_HINTS[""])]
         keys = [find_key_label_of_command(command_id, self.keymap) for command_id in FIND_LABELS]
-        if self.input_id == "find" and all(keys):
+        if self.input_id == "find" and all(keys) and "matches" in self.offers:
             pairs[0] = ("Enter", f"accept, then {'/'.join(keys)}")
         if self.input_id == "outline-filter" and "turns" not in self.offers:
             # Headings have no numbers.

@@ -710,6 +710,12 @@ class DocumentViewport:
         return blocks[min(self.cursor.block, len(blocks) - 1)].turn if blocks else None
 
     @property
+    def is_link_at_cursor(self) -> bool:
+        """Whether Enter opens something at the cursor."""
+        blocks = self.document.blocks
+        return bool(blocks) and blocks[self.cursor.block].can_be_opened
+
+    @property
     def is_file_at_cursor(self) -> bool:
         """Whether the line at the cursor is about one file.
 

@@ -140,16 +140,13 @@ class ReaderDocument:
     def met_command_conditions(self) -> frozenset[str]:
         """The features of the document, which some commands need.
 
-        The possible features are "turns", "changes", "calls", "folds", "links" and "views".
+        The possible features are "turns", "changes", "calls" and "views".
         """
         features = {
             "turns": self.turns_total > 0,
             "changes": bool(self.block_indices_by_kind.get("change")),
             # A diff of a conversation's changes, each with the call that made it.
             "calls": self.view in CHANGES_VIEWS and bool(self.block_indices_by_kind.get("change")),
-            # The command that needs "folds" also opens links.
-            "folds": bool(self.fold_kinds) or self._has_links,
-            "links": self._has_links and not self.fold_kinds,
             "views": len(self.views) > 1,
         }
         return frozenset(name for name, has in features.items() if has)

@@ -344,9 +344,9 @@ class ReaderPane(BorderDrawingPane, Vertical):
         They differ only in how they show the size of the document.
         """
         document = self.viewport.document
-        if self.is_finding and not self.matches:
+        if self.is_finding and not self.matches and self.find_bar.input.value.strip():
             return [[("no match", "warning")]]
-        if self.is_finding:
+        if self.matches:
             more = "+" if len(self.matches) >= MAX_MATCHES else ""
             return [[(f"{self.match_index + 1:,} of {len(self.matches):,}{more}", "found")]]
         if self._new_event_count:
@@ -436,7 +436,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
 
         If `step` is -1 instead of 1, go to the previous one.
         """
-        if self.is_finding:
+        if self.matches:
             self.go_to_match_at_index(self.match_index + step)
         elif not self.viewport.document.block_indices_by_kind.get("change"):
             self._go_to_next_block_of_kind("turn", step)
@@ -672,6 +672,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
             self.go_to_match_at_index(first)
         else:
             self.update_header()
+            self.post_message(self.CursorPositionChanged())
 
     def go_to_match_at_index(self, match: int) -> None:
         """Go to the match with the index `match`.
