@@ -449,13 +449,3 @@ def replace_surrogates(text: str) -> str:
     File names and JSON can contain them, but SQLite and the models reject them.
     """
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-
-
-def extract_regex_between_slashes(query: str) -> str | None:
-    """Return the expression between the slashes of a query such as `/retr(y|ies)/`.
-
-    Returns None for any other query.
-    """
-    stripped = query.strip()
-    is_expression = len(stripped) > 2 and stripped[0] == stripped[-1] == "/"
-    return stripped[1:-1] if is_expression else None

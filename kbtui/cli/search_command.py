@@ -17,12 +17,12 @@ from kbtui.cli.filter_options import (
     parse_filter_options,
 )
 from kbtui.errors import UsageError
+from kbtui.search.filter_definitions import split_regex_query
 from kbtui.terminal_text import (
     KNOWLEDGE_CHANGED,
     LEG_NAMES,
     cut_to_width,
     describe_missing_words,
-    extract_regex_between_slashes,
     find_excerpt_start,
     format_counted_noun,
     format_parent_title_suffix,
@@ -93,8 +93,8 @@ def run_search_command(args: Namespace) -> int:
             return saved_search_commands.print_saved_searches(args)
         saved_search_commands.load_search_into_arguments(args)
     _check_search_arguments(args)
-    expression = extract_regex_between_slashes(" ".join(args.query))
-    if expression is not None:
+    is_regex = split_regex_query(" ".join(args.query)) is not None
+    if is_regex:
         _check_options_allow_regex(args)
     # Explanations and "more like this" do not count as searches in the query log.
     is_plain_search = not (args.explain or args.why or args.like)
@@ -106,8 +106,8 @@ def run_search_command(args: Namespace) -> int:
         request["wait"] = args.wait
 
     with StderrWaitIndicator("searching"):
-        if expression is not None:
-            answer = _search_lines_by_regex(args, expression)
+        if is_regex:
+            answer = _search_lines_by_regex(args)
         else:
             found_by_engine = _search_with_running_engine(args.workspace, request)
             answer = found_by_engine or _search_with_library(args.workspace, request)
@@ -184,16 +184,15 @@ def _search_with_library(start: str | None, request: EngineSearchArguments) -> d
         return answer.as_engine_message()
 
 
-def _search_lines_by_regex(args: Namespace, expression: str) -> dict[str, Any]:
+def _search_lines_by_regex(args: Namespace) -> dict[str, Any]:
     """Find the lines that match a regular expression, in this process."""
     from kbtui.library import open_workspace
     from kbtui.library.regex_line_search import search_lines_by_pattern
 
     with open_workspace(args.workspace) as library:
         answer = search_lines_by_pattern(
-            library.workspace,
+            library,
             " ".join(args.query),
-            expression,
             hidden=args.hidden,
             limit=args.limit or DEFAULT_LIMIT,
             per_entry=args.per_entry or 0,

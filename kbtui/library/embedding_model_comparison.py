@@ -26,8 +26,8 @@ from kbtui.index.embedding_model import (
 )
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.light_named_tuple import NamedTuple
+from kbtui.search.filter_definitions import split_regex_query
 from kbtui.search.query_parser import parse_query
-from kbtui.terminal_text import extract_regex_between_slashes
 from kbtui.userdata.query_log import QueryLog
 from kbtui.workspace.paths import expand_user, make_private_directory
 
@@ -169,7 +169,7 @@ def _list_logged_queries(log: QueryLog, first: Sequence[str], limit: int) -> lis
     The queries in `first` come first, then the most frequent queries of the last year.
     """
     logged = log.compute_search_statistics(days=365, limit=limit).top
-    texts = [one.query for one in logged if extract_regex_between_slashes(one.query) is None]
+    texts = [one.query for one in logged if split_regex_query(one.query) is None]
     spoken = dict.fromkeys([*first, *(parse_query(text).spoken for text in texts)])
     found = [query for query in spoken if query][:limit]
     if not found:

@@ -17,11 +17,14 @@ from kbtui.conversations.conversation_repository import (
     list_conversations,
 )
 from kbtui.errors import KbtuiError, UsageError
+from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.knowledge import load_knowledge, read_subject_text
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.library.index_and_engine_access import get_current_cancellation
 from kbtui.notices import Notice
 from kbtui.references import make_conversation_ref, make_subject_ref
+from kbtui.search.filter_definitions import split_regex_query
+from kbtui.search.query_parser import parse_query
 from kbtui.search.search_request_and_answer import MAX_HITS, Hit, QueryMistake, SearchAnswer
 
 if TYPE_CHECKING:
@@ -30,18 +33,20 @@ if TYPE_CHECKING:
     from kbtui.conversations.conversation_data_types import ConversationInfo
     from kbtui.conversations.conversation_grep import GrepPattern
     from kbtui.knowledge.knowledge_data_types import Subject
+    from kbtui.library import Library
     from kbtui.workspace import Workspace
 
 PATTERN_SEARCH_SECONDS = 10
 """A search for a regular expression stops after this many seconds."""
+ENTRY_FILTERS = ("topic", "in", "type", "title", "agent", "label", "is", "project")
+"""The filters that select whole entries. Other filters select passages, which are not lines."""
 MAX_LINES_OF_ENTRY = 50
 """The maximum number of hits in one subject or conversation."""
 
 
 def search_lines_by_pattern(
-    workspace: Workspace,
+    library: Library,
     query: str,
-    expression: str,
     *,
     hidden: bool = False,
     limit: int = MAX_HITS,
@@ -50,22 +55,42 @@ def search_lines_by_pattern(
     """Return the lines of subjects and live conversations that match a regular expression in RE2's syntax.
 
     Subjects come first, then conversations, newest first. Case is ignored. `query` is the text that
-    the user typed. At most `per_entry` lines of an entry are hits (0: any number). If the
+    the user typed: the expression between slashes, and filters that select whole entries. At most `per_entry` lines of an entry are hits (0: any number). If the
     expression is invalid, the answer's `mistakes` say so. The search stops after
-    `PATTERN_SEARCH_SECONDS` or at `limit` lines, and a notice says so. It reads the files, not the index,
-    and can be cancelled before each file.
+    `PATTERN_SEARCH_SECONDS` or at `limit` lines, and a notice says so. It reads the files, and
+    the index only for filters, and can be cancelled before each file.
     """
+    expression, filters = split_regex_query(query) or ("", "")
     deadline = time.monotonic() + PATTERN_SEARCH_SECONDS
     try:
         pattern = make_grep_pattern(expression, is_regex=True, deadline=deadline)
     except UsageError as error:
         mistake = QueryMistake(0, len(query), error.message, error.hint or "")
-        return SearchAnswer(query, "lexical", [], notices=[mistake.as_notice], mistakes=(mistake,))
+        return _make_answer_about_mistake(query, mistake)
+    parts = parse_query(filters).filters
+    for part in parts:
+        if part.key not in ENTRY_FILTERS:
+            text = f"{part.key}: cannot be combined with a regular expression between slashes"
+            hint = f"these filters can: {', '.join(ENTRY_FILTERS)}"
+            return _make_answer_about_mistake(query, QueryMistake(part.start, part.end, text, hint))
+    selected = None
+    if parts:
+        selected, mistakes = library.find_entries_of_filter(filters, hidden=hidden)
+        if mistakes:
+            return _make_answer_about_mistake(query, mistakes[0])
+    is_archived_wanted = any(part.key == "is" and "archived" in part.values for part in parts)
     hits: list[Hit] = []
     left_out = 0
     notices = [Notice("regular_expression")]
     cancellation = get_current_cancellation()
-    for found in _iterate_hits_of_entries(workspace, pattern, deadline, hidden=hidden):
+    for found in _iterate_hits_of_entries(
+        library.workspace,
+        pattern,
+        deadline,
+        selected,
+        hidden=hidden,
+        archived=is_archived_wanted,
+    ):
         cancellation.raise_if_cancelled()
         shown = found[:per_entry] if per_entry else found
         hits += [hit._replace(entry_passages=len(found)) for hit in shown]
@@ -80,16 +105,38 @@ def search_lines_by_pattern(
     return SearchAnswer(query, "lexical", hits, total=len(hits), left_out=left_out, notices=notices)
 
 
+def _make_answer_about_mistake(query: str, mistake: QueryMistake) -> SearchAnswer:
+    return SearchAnswer(query, "lexical", [], notices=[mistake.as_notice], mistakes=(mistake,))
+
+
 def _iterate_hits_of_entries(
-    workspace: Workspace, pattern: GrepPattern, deadline: float, *, hidden: bool
+    workspace: Workspace,
+    pattern: GrepPattern,
+    deadline: float,
+    selected: frozenset[str] | None,
+    *,
+    hidden: bool,
+    archived: bool,
 ) -> Iterator[list[Hit]]:
-    """Yield a list of hits for each subject and conversation. The list can be empty."""
+    """Yield a list of hits for each subject and conversation. The list can be empty.
+
+    If `selected` is not None, only the entries with these ids are read.
+    """
+
+    def is_selected(entry_id: str) -> bool:
+        return selected is None or entry_id in selected
+
     knowledge = load_knowledge(workspace)
     for topic in knowledge.topics.values():
         for subject in knowledge.iterate_subjects(topic.id) if topic.enable else ():
-            if not subject.disabled and (hidden or not subject.hidden):
+            is_shown = not subject.disabled and (hidden or not subject.hidden)
+            if is_shown and is_selected(make_subject_id(subject.topic, subject.slug)):
                 yield _find_hits_in_subject(subject, pattern)
-    infos = [info for info in list_conversations(workspace, counts=False) if not info.archived]
+    infos = [
+        info
+        for info in list_conversations(workspace, counts=False)
+        if (archived or not info.archived) and is_selected(info.id)
+    ]
     for info in sorted(infos, key=lambda one: one.make_time_sort_key(), reverse=True):
         yield _find_hits_in_conversation(info, pattern, deadline)
 

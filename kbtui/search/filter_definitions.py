@@ -332,6 +332,22 @@ def quote_filter_value(value: str) -> str:
     return f'"{value}"' if re.search(r"[\s,]", value) else value
 
 
+def split_regex_query(query: str) -> tuple[str, str] | None:
+    """Split a query such as `topic:guide /retr(y|ies)/` into the regular expression and the filters.
+
+    In the text with the filters, spaces replace the expression, so that all offsets are those in
+    the query. Returns None for any other query.
+    """
+    value = rf"{VALUE_PATTERN}(?:,{VALUE_PATTERN})*"
+    one = rf"-?(?:{'|'.join(map_filters_by_key('search'))}):{value}"
+    pattern = rf"\s*(?:{one}\s+)*/(.+)/(?:\s+{one})*\s*"
+    match = re.fullmatch(pattern, query, re.IGNORECASE)
+    if match is None:
+        return None
+    start, end = match.start(1) - 1, match.end(1) + 1
+    return match[1], f"{query[:start]}{' ' * (end - start)}{query[end:]}"
+
+
 def split_filter_values(text: str, *, at_spaces: bool = True) -> tuple[str, ...]:
     """Split `value,"another value"` into its values.
 

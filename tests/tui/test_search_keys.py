@@ -616,3 +616,31 @@ async def test_without_a_hit_there_is_no_outline_of_the_results(book: Builder) -
         await tui.press("escape", "O")
         await tui.until("No hit is selected, so there is no outline.")
         assert not tui.main.panes.is_outline_open
+
+
+async def test_filters_say_where_a_regular_expression_looks(book: Builder) -> None:
+    book.subject("snippets/two.md", "# Two\n\nRetries are two.\n")
+    async with running(book.root, size=(120, 40)) as tui:
+
+        async def list_hits(query: str) -> set[str]:
+            await tui.press("slash")
+            tui.main.query_one("#search", Input).value = query
+            pane = tui.main.results_pane
+            await tui.until(lambda: pane.answer is not None and pane.answer.query == query)
+            answer = pane.answer
+            assert answer is not None
+            assert answer.has_notice("regular_expression"), query
+            return {hit.title for hit in answer.hits}
+
+        assert {"Two", "Retries"} <= await list_hits("/retr(y|ies)/")
+        assert await list_hits("/retr(y|ies)/ topic:snippets title:two") == {"Two"}
+        assert "Two" not in await list_hits("-topic:snippets /retr(y|ies)/")
+        assert await list_hits("in:conversations /retr(y|ies)/") == {"Retries"}
+        assert await list_hits("/^old$/ is:archived") == {"Old talk"}
+        for wrong, said in (
+            ("/retr/ topic:nosuch", "unknown topic 'nosuch'"),
+            ("/retr/ role:user", "role: cannot be combined with a regular"),
+        ):
+            await tui.press("slash")
+            tui.main.query_one("#search", Input).value = wrong
+            await tui.until(said)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError, format_error_on_one_line
 from kbtui.library import CallCancellation
 from kbtui.references import Ref, parse_ref
+from kbtui.search.filter_definitions import split_regex_query
 from kbtui.search.search_request_and_answer import (
     MAX_HITS,
     Hit,
@@ -16,7 +17,7 @@ from kbtui.search.search_request_and_answer import (
     SearchAnswer,
     SearchRequest,
 )
-from kbtui.terminal_text import extract_regex_between_slashes, sanitize_to_one_line
+from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.home_and_help_pages import build_rank_explanation_document
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
@@ -397,19 +398,18 @@ class SearchController:
     @property
     def _query_regex(self) -> str | None:
         """The regular expression in a query between slashes; None for any other query."""
-        return extract_regex_between_slashes(self.query)
+        regex = split_regex_query(self.query)
+        return regex and regex[0]
 
     def _start_full_search(self) -> None:
         self._timer = None
-        query, expression = self.query, self._query_regex
-        if expression is not None:
+        query = self.query
+        if self._query_regex is not None:
             from kbtui.library.regex_line_search import search_lines_by_pattern
 
             hidden = self._main.panes.library.state.hidden
             self._full_worker.submit_call(
-                lambda: search_lines_by_pattern(
-                    self._library.workspace, query, expression, hidden=hidden
-                ),
+                lambda: search_lines_by_pattern(self._library, query, hidden=hidden),
                 self._show_full_search_answer,
                 self._report_search_failure,
             )
@@ -687,11 +687,7 @@ class SearchController:
     def _log_opened_hit(self, hit: Hit) -> None:
         answer = self._pane.passages or self._pane.answer
         # A line that matches a regular expression says nothing about how good a ranking is.
-        if (
-            answer is not None
-            and answer.query
-            and extract_regex_between_slashes(answer.query) is None
-        ):
+        if answer is not None and answer.query and split_regex_query(answer.query) is None:
             self._opened_hit_worker.submit_call(lambda: self._library.log_opened_hit(answer, hit))
 
     def preview_selected_hit(self) -> None:
