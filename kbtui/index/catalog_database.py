@@ -13,7 +13,6 @@ import sys
 from bisect import bisect_left
 from collections import Counter
 from contextlib import contextmanager
-from itertools import chain
 from marshal import dumps
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -83,8 +82,6 @@ _VECTOR_COLUMNS = slice(11, 13)
 
 These two columns determine the vector of a chunk.
 """
-_INSERTED_ROWS_MAX = 1000
-"""The maximum number of rows that one statement inserts."""
 _NUMBER_POSITION = Chunk._fields.index("number")
 _DOCUMENT_COLUMNS = (3, 4, 8, 9, 10, 11, 14)
 """The positions, in the table `chunks`, of the columns from which the keyword index is made."""
@@ -203,10 +200,6 @@ class CatalogDatabase:
     def __init__(self, path: Path, *, write: bool = False) -> None:
         """Open the file; with `write`, create it if it is missing. Raises `IndexUnavailable`."""
         self.path = path
-        # The rows of new entries, by table, and the checksums of these entries, by entry id. They are
-        # inserted when the transaction is committed.
-        self._waiting_rows: dict[str, list[tuple[Any, ...]]] = {}
-        self._waiting_checksums: dict[str, int] = {}
         target = path if write else f"{path.absolute().as_uri()}?mode=ro"
         try:
             self._db = sqlite3.connect(
@@ -240,34 +233,19 @@ class CatalogDatabase:
     @contextmanager
     def open_write_transaction(self) -> Iterator[int]:
         """Open a write transaction, and yield its sequence number. An error rolls the transaction back."""
-        seq = self.begin_write_transaction()
-        try:
-            yield seq
-            self.commit_transaction()
-        finally:
-            self.roll_back_open_transaction()
-
-    def begin_write_transaction(self) -> int:
-        """Begin a write transaction, and return its sequence number."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             seq = self.get_last_transaction_number() + 1
             self.set_meta_value("seq", str(seq))
-        except BaseException:
-            self.roll_back_open_transaction()
-            raise
-        return seq
+            yield seq
+            self.commit_transaction()
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
 
     def commit_transaction(self) -> None:
         """Commit the open transaction."""
-        self._insert_waiting_rows()
         self._db.execute("COMMIT")
-
-    def roll_back_open_transaction(self) -> None:
-        """Roll the open transaction back; do nothing if there is none."""
-        self._waiting_rows, self._waiting_checksums = {}, {}
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
 
     def get_last_transaction_number(self) -> int:
         """Return the sequence number of the last transaction; 0 if there was none."""
@@ -296,15 +274,12 @@ class CatalogDatabase:
         """Replace an entry, and its chunks from position `start` on.
 
         Unchanged chunks keep their numbers. `mark` says where to resume reading when the entry's
-        file has grown. A new entry is inserted when the transaction is committed.
+        file has grown.
         """
-        if entry.id in self._waiting_checksums:
-            self._insert_waiting_rows()
         before = self._get_entry_and_resume_point_rows(entry.id)
         now = self._write_entry_and_resume_point_rows(entry, mark, seq, is_new=not before)
         old: dict[str, tuple[Any, ...]] = {}
         if before:
-            self._insert_waiting_rows()
             query = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
             old = {row[1]: row for row in self._db.execute(query, (entry.id, start))}
         ids = [chunk.id for chunk in chunks]
@@ -313,9 +288,9 @@ class CatalogDatabase:
         added: list[tuple[Any, ...]] = []
         same: set[str] = set()
         # Numbers are never reused. This is the highest number that any chunk has had so far.
-        query = "SELECT seq FROM sqlite_sequence WHERE name = 'chunks'"
-        waiting = self._waiting_rows.get("chunks")
-        number = waiting[-1][0] if waiting else self._query_single_value(query) or 0
+        number = (
+            self._query_single_value("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'") or 0
+        )
         numbered = []
         for chunk in chunks:
             held = old.get(chunk.id)
@@ -336,12 +311,8 @@ class CatalogDatabase:
             if all(held[at] == row[at] for at in _DOCUMENT_COLUMNS):
                 same.add(chunk.id)
         self._db.executemany("DELETE FROM chunks WHERE number = ?", [row[:1] for row in removed])
-        self._add_waiting_rows("chunks", added)
-        if before:
-            self._insert_waiting_rows()
-            self._update_entry_checksum(entry.id, [*before, *removed], [*now, *added])
-        else:
-            self._waiting_checksums[entry.id] = _compute_checksum_of_rows([*now, *added])
+        self._insert_rows("chunks", added)
+        self._update_entry_checksum(entry.id, [*before, *removed], [*now, *added])
         changed = [at for at, id_ in enumerate(ids) if id_ not in same]
         previous = parse_catalog_entry_row(before[0]) if before else None
         return EntryChunksWriteResult(numbered, changed, gone, previous)
@@ -355,33 +326,22 @@ class CatalogDatabase:
                 self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (entry.id,))
         self._db.execute("DELETE FROM gone WHERE entry_id = ?", (entry.id,))
         rows: list[tuple[Any, ...]] = [_make_entry_row(entry, seq)]
-        self._add_waiting_rows("entries", rows)
+        self._insert_rows("entries", rows)
         if mark is not None:
             rows.append((entry.id, mark))
-            self._add_waiting_rows("marks", rows[1:])
+            self._insert_rows("marks", rows[1:])
         return rows
 
-    def _add_waiting_rows(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
-        self._waiting_rows.setdefault(table, []).extend(rows)
-
-    def _insert_waiting_rows(self) -> None:
-        checksums = self._waiting_checksums.items()
-        self._add_waiting_rows("sums", [(id_, sum_ % _CHECKSUM_MODULUS) for id_, sum_ in checksums])
-        tables, self._waiting_rows, self._waiting_checksums = self._waiting_rows, {}, {}
-        for table, rows in tables.items():
-            # A statement inserts many rows, because Python can run in other threads during a statement.
-            for at in range(0, len(rows), _INSERTED_ROWS_MAX):
-                part = rows[at : at + _INSERTED_ROWS_MAX]
-                marks = ", ".join([f"({_make_sql_placeholders(part[0])})"] * len(part))
-                values = list(chain.from_iterable(part))
-                self._db.execute(f"INSERT INTO {table} VALUES {marks}", values)
+    def _insert_rows(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
+        if rows:
+            marks = _make_sql_placeholders(rows[0])
+            self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
     def remove_entry(self, entry_id: str, seq: int) -> None:
         """Delete an entry with its chunks.
 
         For a conversation, also delete its usage and the citations in it.
         """
-        self._insert_waiting_rows()
         for table in TURN_TABLES:
             self._db.execute(
                 f"DELETE FROM {table} WHERE conversation = "
@@ -406,12 +366,7 @@ class CatalogDatabase:
 
         The rows of the first `after` turns stay. In turn `after` + 1, the citations of the first
         `after_call` calls stay, too; a row that repeats one of these citations is not inserted.
-        The values of `rows` must have the types that SQLite returns.
         """
-        if entry.id in self._waiting_checksums:
-            self._add_waiting_rows(table, rows)
-            self._waiting_checksums[entry.id] += _compute_checksum_of_rows(rows)
-            return
         where = f"{table} WHERE conversation = ? AND turn > ?"
         values: tuple[object, ...] = (entry.conversation, after)
         if after_call:
@@ -425,8 +380,7 @@ class CatalogDatabase:
             values = (*values, after + 1, after_call)
         old = self._db.execute(f"SELECT * FROM {where}", values).fetchall()
         self._db.execute(f"DELETE FROM {where}", values)
-        self._add_waiting_rows(table, rows)
-        self._insert_waiting_rows()
+        self._insert_rows(table, rows)
         if old or rows:
             self._update_entry_checksum(
                 entry.id, old, self._db.execute(f"SELECT * FROM {where}", values)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
-from sqlite3 import threadsafety
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from kbtui.errors import IndexUnavailable
@@ -27,11 +25,11 @@ from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Future
     from pathlib import Path
 
     from kbtui.citations.tool_call_citations import CitationTargetLookup
     from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
+    from kbtui.index.catalog_database import EntryChunksWriteResult
     from kbtui.index.entry_and_chunk_data_types import CatalogEntry
     from kbtui.index.entry_extraction import IndexableEntryOrPart
     from kbtui.knowledge import KnowledgeBase
@@ -70,8 +68,6 @@ class IndexGenerationWriter:
         """
         self.cache_dir, self.settings = cache_dir, settings
         self._uncommitted = 0
-        self._background_thread = ThreadPoolExecutor(1, "index-storage")
-        self._last_write: Future[None] | None = None
         make_private_directory(cache_dir)
         fingerprint = index_generations.compute_index_fingerprint(settings)
         old = index_generations.find_current_index_generation(cache_dir)
@@ -107,30 +103,9 @@ class IndexGenerationWriter:
 
     def close(self) -> None:
         """Close all files."""
-        self._background_thread.shutdown()
         for writer in self.writers.values():
             writer.close()
         self.catalog.close()
-
-    def _write_in_background(self, write: Callable[[], None]) -> None:
-        """Call `write` in the background thread, unless an earlier call has failed."""
-        earlier = self._last_write
-
-        def write_after_earlier() -> None:
-            if earlier is not None:
-                earlier.result()
-            write()
-
-        self._last_write = self._background_thread.submit(write_after_earlier)
-
-    def wait_for_background_writes(self) -> None:
-        """Wait until everything is written; raise the first error.
-
-        After an error, the keyword indexes have uncommitted documents of chunks that the catalog lacks.
-        Nothing more is written then, and closing discards the documents.
-        """
-        if self._last_write is not None:
-            self._last_write.result()
 
     def are_index_files_in_place(self) -> bool:
         """Return whether this generation's files exist and no other generation has replaced it."""
@@ -170,7 +145,6 @@ class IndexGenerationWriter:
         """Remove entries by id; return those that existed."""
         if not gone:
             return []
-        self.wait_for_background_writes()
         self._uncommitted += len(gone)
         found = [entry for id_ in gone if (entry := self.catalog.get_entry(id_)) is not None]
         with self.catalog.open_write_transaction() as seq:
@@ -182,46 +156,30 @@ class IndexGenerationWriter:
         return found
 
     def replace_entry_parts(self, parts: list[IndexableEntryOrPart]) -> None:
-        """Replace entries, or parts of entries, in one transaction.
-
-        The transaction is committed in the background. Until `wait_for_background_writes` returns, the
-        catalog lacks the chunks of new entries.
-        """
+        """Replace entries, or parts of entries, in one transaction."""
         if not parts:
             return
-        self.wait_for_background_writes()
         self._uncommitted += len(parts)
-        seq = self.catalog.begin_write_transaction()
-        try:
+        results: list[EntryChunksWriteResult] = []
+        with self.catalog.open_write_transaction() as seq:
             for part in parts:
-                self._replace_entry_part(part, seq)
-        except BaseException:
-            self.catalog.roll_back_open_transaction()
-            raise
-        self._write_in_background(self._commit_catalog)
-
-    def _replace_entry_part(self, part: IndexableEntryOrPart, seq: int) -> None:
-        entry, writer = part.entry, self.writers[part.entry.hidden]
-        written = self.catalog.write_entry_and_chunks(
-            entry, part.chunks, seq, start=part.first_ordinal, mark=part.mark
-        )
-        if entry.conversation is not None:
-            for table, rows in (("citations", part.citations), ("usage", part.usage)):
-                after_call = part.after_call if table == "citations" else 0
-                self.catalog.replace_turn_rows(
-                    table, entry, rows, after=part.after_turn, after_call=after_call
+                written = self.catalog.write_entry_and_chunks(
+                    part.entry, part.chunks, seq, start=part.first_ordinal, mark=part.mark
                 )
-        if part.first_ordinal or _has_same_document_fields(written.previous, entry):
-            writer.update_chunk_documents(entry, written)
-        else:
-            writer.replace_entry_documents(entry, written.chunks)
-        self.writers[not entry.hidden].remove_entry(entry.id)
-
-    def _commit_catalog(self) -> None:
-        try:
-            self.catalog.commit_transaction()
-        finally:
-            self.catalog.roll_back_open_transaction()
+                results.append(written)
+                if part.entry.conversation is not None:
+                    for table, rows in (("citations", part.citations), ("usage", part.usage)):
+                        after_call = part.after_call if table == "citations" else 0
+                        self.catalog.replace_turn_rows(
+                            table, part.entry, rows, after=part.after_turn, after_call=after_call
+                        )
+        for part, written in zip(parts, results, strict=True):
+            entry, writer = part.entry, self.writers[part.entry.hidden]
+            if part.first_ordinal or _has_same_document_fields(written.previous, entry):
+                writer.update_chunk_documents(entry, written)
+            else:
+                writer.replace_entry_documents(entry, written.chunks)
+            self.writers[not entry.hidden].remove_entry(entry.id)
 
     def count_documents_to_rewrite(self) -> int:
         """Return how many documents `remove_stale_documents` would rewrite."""
@@ -247,10 +205,7 @@ class IndexGenerationWriter:
                 return
 
     def commit_keyword_indexes(self) -> None:
-        """Commit the keyword indexes in the background, so that searches find the changes."""
-        self._write_in_background(self._commit_changed_keyword_indexes)
-
-    def _commit_changed_keyword_indexes(self) -> None:
+        """Commit the keyword indexes, so that searches find the changes."""
         seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
             # Commit only an index that has changed. First, a change of a hidden entry must not affect
@@ -406,7 +361,6 @@ class WorkspaceIndexWriter:
             with self.catalog.open_write_transaction():
                 self.catalog.set_meta_value("configuration", state)
             self.storage.commit_keyword_indexes()
-            self.storage.wait_for_background_writes()
             changes.knowledge = True
         if gone or subjects or conversations:
             self._index_changed_entries(gone, subjects, conversations, knowledge, changes)
@@ -505,13 +459,10 @@ class WorkspaceIndexWriter:
             parts.append(part)
             done += part.is_last
             now = time.monotonic()
+            # Write each part of a conversation before reading the next part, which depends on it.
             is_full = len(parts) >= BATCH_ENTRIES or now - written > BATCH_SECONDS
             if is_full or not part.is_last:
                 self.storage.replace_entry_parts(parts)
-                # The next part depends on this one. With some builds of SQLite, only one thread at a time
-                # may use a connection.
-                if not part.is_last or threadsafety < 3:
-                    self.storage.wait_for_background_writes()
                 parts, written = [], now
                 self._on_progress(IndexProgress("keywords", done, len(work)))
                 if now - committed > pause:
@@ -522,7 +473,6 @@ class WorkspaceIndexWriter:
                     break
         self.storage.replace_entry_parts(parts)
         self.storage.commit_keyword_indexes()
-        self.storage.wait_for_background_writes()
         self._on_progress(IndexProgress("keywords", done, len(work)))
 
     def _read_entry_parts(

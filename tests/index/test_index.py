@@ -4,7 +4,6 @@ import os
 import random
 import shutil
 import signal
-import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -304,26 +303,6 @@ def test_a_damaged_index_is_made_anew(built: Builder, damage: str, tmp_path: Pat
         (folder / "lexical" / "meta.json").write_text("{")
     else:
         shutil.rmtree(folder / damage)
-    refresh(built)
-    refresh(built, cache_dir=tmp_path / "fresh")
-    assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")
-
-
-def test_what_the_catalog_could_not_commit_is_not_in_the_keyword_index_either(
-    built: Builder, tmp_path: Path
-) -> None:
-    index = WorkspaceIndexWriter(built.workspace, Settings(model="off"))
-    index.refresh_index()
-    pages = index.catalog._query_single_value("PRAGMA page_count")
-    index.catalog._query_single_value(f"PRAGMA max_page_count = {pages}")
-    built.subject("guide/long.md", "\n\n".join(f"Zebra {number}. " * 40 for number in range(200)))
-    with pytest.raises(sqlite3.OperationalError, match="full") as raised:
-        index.refresh_index()
-    assert any(call.name == "_insert_waiting_rows" for call in raised.traceback)
-    index.storage.commit_keyword_indexes()
-    with pytest.raises(sqlite3.OperationalError, match="full"):
-        index.storage.wait_for_background_writes()
-    index.close()
     refresh(built)
     refresh(built, cache_dir=tmp_path / "fresh")
     assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")
