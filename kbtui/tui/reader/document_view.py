@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.cache import LRUCache
 from textual.containers import Vertical
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.app import ComposeResult
+    from textual.screen import Screen
     from textual.selection import Selection
 
     from kbtui.tui.framework.styled_text import StyledLine, StyledLines
@@ -831,14 +832,26 @@ class DocumentView(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
         super().watch_scroll_y(old_value, new_value)
         if self._is_syncing or round(old_value) == round(new_value):
             return
-        if self.scrollable_content_region.height == self.viewport.height:
+        if self.size.height == self.viewport.height:
             self.viewport.scroll_to_document_line(round(new_value))
         else:
             # Nobody scrolled. Textual limits the offset when the height changes, before `on_resize` is called.
             self._fit_viewport_to_widget()
         self.redraw_after_viewport_change()
 
+    def on_mount(self) -> None:
+        # Textual posts no `Resize` if the region of a widget was looked up between a scroll and the layout.
+        signal = self.screen.screen_layout_refresh_signal
+        signal.subscribe(self, self._fit_viewport_after_layout, immediate=True)
+
+    def _fit_viewport_after_layout(self, screen: Screen[Any]) -> None:
+        if self.size.height != self.viewport.height:
+            self.call_next(self._fit_viewport_and_redraw)
+
     def on_resize(self, event: events.Resize) -> None:
+        self._fit_viewport_and_redraw()
+
+    def _fit_viewport_and_redraw(self) -> None:
         self._fit_viewport_to_widget()
         self.redraw_after_viewport_change()
 
