@@ -76,7 +76,7 @@ class GivenSubjectText(NamedTuple):
     extent: GivenTextExtent
 
     def make_hash_and_text_for_catalog(self) -> str:
-        """Return the text in the form for the catalog: a hash and, unless `extent` is "whole", the text without white space."""
+        """Return the text as the catalog stores it: a hash and, unless `extent` is "whole", the text without white space."""
         digest = _hash_text(normalize_text(self.result))
         return (
             digest
@@ -119,7 +119,7 @@ class ComparableSubjectText:
 
     @property
     def normalized_text(self) -> str:
-        """The text with LF line ends, without byte order marks, and without white space around it."""
+        """The text with LF line endings, and without byte order marks or surrounding white space."""
         return normalize_text(self._lines)
 
     @cached_property
@@ -148,7 +148,7 @@ class ComparableSubjectText:
 
 
 def normalize_text(text: str) -> str:
-    """Return a text for comparison: with LF line ends, without byte order marks and outer white space."""
+    """Return a text for comparison: with LF line endings, and without byte order marks or surrounding white space."""
     return replace_surrogates(_normalize_line_ends(text).strip())
 
 

@@ -199,7 +199,7 @@ def _add_knowledge_options(parser: ArgumentParser) -> None:
 
 
 def _load_knowledge_with_options(args: Namespace) -> KnowledgeBase:
-    """Load the knowledge that the options `--cfg` and `-k` configure, and print its problems on stderr."""
+    """Load the topics and subjects with the options `--cfg` and `-k` applied, and print problems on stderr."""
     from kbtui.library import open_workspace
 
     with StderrWaitIndicator("reading the topics"):

@@ -72,9 +72,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPAIR_SECONDS = 60.0
-"""The maximum time in seconds that a call waits for the engine to rebuild a damaged index."""
+"""How many seconds a call waits at most for the engine to rebuild a damaged index."""
 UPDATE_SECONDS = 10.0
-"""The maximum time in seconds that a call waits for the index to be brought up to date with the files."""
+"""How many seconds a call waits at most for the index to catch up with the files."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
@@ -86,9 +86,9 @@ def open_workspace(path: Path | str | None = None, settings: Settings | None = N
 
 
 def load_checked_settings() -> Settings:
-    """Load the settings, and check the names of agents in them. Raises `ConfigError`.
+    """Load the settings. Raises `ConfigError`, also if they name an unknown agent.
 
-    `load_settings` does not check these names, because a check requires loading the conversation
+    `load_settings` does not check the names of agents, because a check requires loading the conversation
     formats that other packages provide.
     """
     settings = load_settings()

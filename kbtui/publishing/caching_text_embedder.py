@@ -22,7 +22,7 @@ EMBEDDED_BATCH = 256
 
 
 class CachingTextEmbedder:
-    """Reads the vectors of texts from the embedding cache or the mirror; computes those that both lack."""
+    """Returns the vectors of texts. Those that are neither in the embedding cache nor in the mirror are computed."""
 
     def __init__(
         self, workspace: Workspace, model: EmbeddingModelSource, log: Callable[[str], None]

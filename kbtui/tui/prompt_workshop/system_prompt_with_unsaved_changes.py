@@ -29,7 +29,7 @@ The numbers for larger subjects are estimated.
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
 """The maximum total size in bytes of the subjects that are counted. The sizes of further subjects are estimated."""
 SUBJECTS_PER_REPORT = 400
-"""The number of subjects that are counted or skipped between two reports of progress."""
+"""How many subjects are counted or skipped between two progress reports."""
 
 
 class PromptTextSize(NamedTuple):
@@ -69,7 +69,7 @@ def measure_prompt_size(text: str | None) -> PromptTextSize:
 def format_prompt_size_change(
     before: PromptTextSize, after: PromptTextSize, *, units: bool = True
 ) -> str:
-    """Format a change of size as `+3,120 characters ≈ 780 tokens`, or without units.
+    """Format a size change as `+3,120 characters ≈ 780 tokens`, or without units.
 
     Return "" if the size has not changed.
     """

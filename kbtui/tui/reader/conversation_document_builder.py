@@ -964,8 +964,8 @@ class _ConversationReaderDocumentBuilder:
         counts = make_changed_line_count_spans(patches)
         words: Spans = [(f"{word}  ", "tool"), (sanitize_to_one_line(text[:400]), "dim")]
         if patches:
-            # Show the names of the files and the question before the patch, because the patch would
-            # fill the line. A narrow screen cuts the question, which is often the same.
+            # The file names and the question come first, because the patch would fill the line. A narrow
+            # screen cuts the question, which is often the same.
             said = sanitize_to_one_line(text.partition("```")[0].partition("--- ")[0][:200])
             names = ", ".join(dict.fromkeys(sanitize_to_one_line(one.path) for one in patches))
             words = [words[0], (f"{names}  ", "dim"), (said, "dim")]

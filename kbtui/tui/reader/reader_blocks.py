@@ -199,7 +199,7 @@ class LeftAndRightLineBlock(ReaderBlock):
 
 
 def make_heading(key: str, text: str, note: str = "", above: int = 1) -> LeftAndRightLineBlock:
-    """Return a heading, with a note at the right edge."""
+    """Return a heading with a note at the right edge."""
     return LeftAndRightLineBlock(key, [(text, "h2")], [(note, "dim")] if note else [], above=above)
 
 
