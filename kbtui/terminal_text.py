@@ -8,16 +8,16 @@ shows only its own colours.
 
 from __future__ import annotations
 
-import re
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable, Sequence
     from typing import Literal
 
     Policy = Literal["strip", "visualize", "off"]
 
-# Patterns that are seldom needed are strings: `re` compiles them on first use and caches them.
+# A search prints its answer without `re`, whose import takes a third of the command's own time. So
+# functions import it where they need it, and patterns are strings, which `re` compiles on first use.
 # The alternatives: OSC and other control strings up to their terminator; CSI; charset and two-byte
 # escapes; a lone ESC. An unterminated control string ends with its line, so that the rest stays.
 _SEQUENCES = (
@@ -28,7 +28,7 @@ _SEQUENCES = (
 )
 _INTRODUCERS = r"[\x90\x98\x9b\x9d-\x9f]"
 _ABSOLUTE_PATH = r"(?<![^\s'\"(=])~?/(?:[^\s'\":;]| (?=[^/'\":;\n]*[^\s/'\":;]/))+"
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 # Overrides and isolates reorder text; zero-width characters, other invisible format characters and
 # fillers hide text. ZWJ and ZWNJ stay, because scripts need them.
 _INVISIBLE_RANGES = (
@@ -38,9 +38,11 @@ _INVISIBLE_RANGES = (
 _INVISIBLE = f"[{_INVISIBLE_RANGES}]"
 _SURROGATES = r"[\ud800-\udfff]"
 _SUSPECT = rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_INVISIBLE_RANGES}]"
-# Latin letters, usual punctuation, arrows and symbols. Most texts have no other characters, so the
-# two patterns for other characters, which take four times as long to compile, are seldom needed.
-_USUAL = r"[\t\n\x20-\x7e\xa0-\xac\xae-\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u2bff]*"
+# Latin letters, usual punctuation, arrows and symbols. Most texts have no other characters.
+_USUAL_RANGES = (
+    ("\t", "\n"), (" ", "~"), ("\xa0", "\xac"), ("\xae", "\u02ff"), ("\u2010", "\u2027"), ("\u2030", "\u205e"),
+    ("\u2190", "\u2bff"),
+)  # fmt: skip
 # Scripts and symbols that can have marks: most texts have none, and testing for them is quick.
 _MAY_HAVE_MARKS = (
     r"[\u0300-\u036f\u0483-\u0489\u0591-\u1dff\u200c\u200d\u20d0-\u20f0\u2cef-\u2cf1\u2d7f\u2de0-\u2dff\u302a-\u302f\u3099\u309a"
@@ -55,6 +57,7 @@ MARKS_PER_CHARACTER = 4
 """The maximum number of zero-width marks that a character keeps. More marks would cover neighbouring lines."""
 
 _current_policy: Policy = "strip"
+_usual_characters = ""
 
 
 def set_sanitize_policy(policy: str) -> None:
@@ -82,24 +85,36 @@ def sanitize(text: str, policy: Policy | None = None) -> str:
     `\r\n` becomes `\n` unless the policy is `off`.
     """
     policy = policy or _current_policy
+    if _has_only_usual_characters(text):
+        return text
+
+    import re
+
     if policy == "off":
         return re.sub(_SURROGATES, "\ufffd", text)
-    if text.isascii():
-        if not _CONTROLS.search(text):
-            return text
-    elif re.fullmatch(_USUAL, text):
-        return text
-    elif not re.search(_SUSPECT, text):
+    if not re.search(_SUSPECT, text):
         return _limit_combining_marks(text)
     text = text.replace("\r\n", "\n")
     if policy == "visualize":
-        text = _CONTROLS.sub(_visualize_control_character, text)
+        text = re.sub(_CONTROLS, _visualize_control_character, text)
         text = re.sub(_INVISIBLE, lambda match: f"<U+{ord(match[0]):04X}>", text)
     else:
         text = re.sub(_SEQUENCES, "", text)
-        text = _CONTROLS.sub("", text)
+        text = re.sub(_CONTROLS, "", text)
         text = re.sub(_INVISIBLE, "", text)
     return re.sub(_SURROGATES, "\ufffd", _limit_combining_marks(text))
+
+
+def _has_only_usual_characters(text: str) -> bool:
+    """Return whether a text has no other characters than those of `_USUAL_RANGES`."""
+    global _usual_characters
+    if text.isascii():
+        return text.replace("\n", "").replace("\t", "").isprintable()
+    if not _usual_characters:
+        _usual_characters = "".join(
+            chr(code) for first, last in _USUAL_RANGES for code in range(ord(first), ord(last) + 1)
+        )
+    return not text.strip(_usual_characters)
 
 
 def strip_escape_sequences(text: str) -> str:
@@ -107,15 +122,23 @@ def strip_escape_sequences(text: str) -> str:
 
     Otherwise, parts of them, such as `31m`, would be indexed as words.
     """
-    if "\x1b" not in text and (text.isascii() or not re.search(_INTRODUCERS, text)):
+    if "\x1b" not in text and text.isascii():
+        return text
+
+    import re
+
+    if "\x1b" not in text and not re.search(_INTRODUCERS, text):
         return text
     return re.sub(_SEQUENCES, "", text)
 
 
 def find_invisible_characters(text: str) -> list[tuple[int, int]]:
     """Return the start and end of each escape sequence and each control or invisible character."""
-    if text.isascii() and not _CONTROLS.search(text):
+    if text.isascii() and _has_only_usual_characters(text):
         return []
+
+    import re
+
     pattern = rf"{_SEQUENCES}|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|{_INVISIBLE}"
     return [match.span() for match in re.finditer(pattern, text)]
 
@@ -148,6 +171,8 @@ def sanitize_text_and_move_ranges(
 
 
 def _limit_combining_marks(text: str) -> str:
+    import re
+
     if not re.search(_MAY_HAVE_MARKS, text):
         return text
     return re.sub(_MARK_RUN, _drop_excess_combining_marks, text)
@@ -372,6 +397,8 @@ def shorten_paths_to_width(text: str, width: int) -> str:
     A path ends at white space, a quote, a colon or a semicolon. A space does not end the path if a
     later `/` shows that the space is part of a directory's name.
     """
+    import re
+
     for path in sorted(re.findall(_ABSOLUTE_PATH, text), key=len, reverse=True):
         excess = measure_text_width(text) - width
         if excess <= 0:
@@ -440,6 +467,8 @@ def describe_missing_words(missing: Sequence[str]) -> list[str]:
 
 def make_backtick_fence(text: str, minimum: int = 3) -> str:
     """Return a run of at least `minimum` backticks that is longer than any run in the text."""
+    import re
+
     return "`" * max([minimum, *(len(run) + 1 for run in re.findall("`+", text))])
 
 

@@ -6,8 +6,6 @@ The query parser, the completion of queries and the options of `kbtui search` an
 
 from __future__ import annotations
 
-import re
-
 from kbtui.conversations import conversation_event_kinds
 
 TYPE_CHECKING = False  # `kbtui search` must not wait for `typing`
@@ -329,7 +327,8 @@ def list_inputs_with_filter(key: str) -> list[FilterInput]:
 
 def quote_filter_value(value: str) -> str:
     """Return a value in the syntax of queries: in quotation marks if it contains white space or a comma."""
-    return f'"{value}"' if re.search(r"[\s,]", value) else value
+    is_divided = "," in value or any(map(str.isspace, value))
+    return f'"{value}"' if is_divided else value
 
 
 def split_regex_query(query: str) -> tuple[str, str] | None:
@@ -338,6 +337,11 @@ def split_regex_query(query: str) -> tuple[str, str] | None:
     In the text with the filters, spaces replace the expression, so that all offsets are those in
     the query. Returns None for any other query.
     """
+    if query.count("/") < 2:
+        return None
+
+    import re  # imported here because most searches do not need it
+
     value = rf"{VALUE_PATTERN}(?:,{VALUE_PATTERN})*"
     one = rf"-?(?:{'|'.join(map_filters_by_key('search'))}):{value}"
     pattern = rf"\s*(?:{one}\s+)*/(.+)/(?:\s+{one})*\s*"
@@ -354,6 +358,11 @@ def split_filter_values(text: str, *, at_spaces: bool = True) -> tuple[str, ...]
     A value without quotation marks ends at a space if `at_spaces` is true, as in a query.
     Otherwise, as in an option, it can contain spaces.
     """
+    if text.isalnum():
+        return (text,)
+
+    import re  # imported here because most searches do not need it
+
     plain_value = r'[^\s",]+' if at_spaces else r'[^",]+'
     found = re.finditer(rf'"([^"]*)(?:"|$)|({plain_value})', text)
     return tuple(

@@ -11,11 +11,18 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given, strategies
 from running import run_command
 from support import Builder, asked, called, end_engine, kill_engine, said
 
 from kbtui.engine.engine_client import EngineClient
 from kbtui.engine.engine_launcher import connect_or_start_engine
+from kbtui.engine.engine_protocol import (
+    FRAME_HEADER_BYTES,
+    InvalidProtocolFrameError,
+    decode_frame_body,
+    encode_message_as_frame,
+)
 from kbtui.userdata.user_data_store import UserData
 
 
@@ -147,8 +154,12 @@ def list_modules_of_search(at: Builder, *words: str, shown: str = "guide/start")
 
 def test_it_imports_little_while_an_engine_runs(served: Builder) -> None:
     unneeded = {"contextvars", "dataclasses", "pathlib", "sqlite3", "tantivy", "typing"}
-    for words in ((), ("--since", "2026-01-01"), ("--explain",), ("--json",)):
-        assert not list_modules_of_search(served, *words) & unneeded, words
+    parsers = {"argparse", "json", "re"}  # `json` imports `re`
+    served.subject("guide/start.md", "# Start\n\nThe aardvark – “über” – is awake.\n")
+    settled(connect_or_start_engine(served.workspace))
+    for words in ((), ("--since", "2026-01-01"), ("--topic", "guide"), ("--explain",)):
+        assert not list_modules_of_search(served, *words) & (unneeded | parsers), words
+    assert not list_modules_of_search(served, "--json") & unneeded
 
 
 def test_it_imports_no_parsers_without_an_engine(
@@ -172,3 +183,36 @@ def test_it_imports_no_parsers_to_find_outdated_turns(
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
     held = list_modules_of_search(served, shown="knowledge changed since")
     assert not sorted(held & UNNEEDED_WITHOUT_ENGINE)
+
+
+JSON_VALUES = strategies.recursive(
+    strategies.none()
+    | strategies.booleans()
+    | strategies.integers()
+    | strategies.floats()
+    | strategies.text(strategies.characters(exclude_categories=())),
+    lambda values: (
+        strategies.lists(values, max_size=4)
+        | strategies.dictionaries(strategies.text(max_size=5), values, max_size=4)
+    ),
+)
+
+
+@given(strategies.dictionaries(strategies.text(), JSON_VALUES, max_size=4))
+def test_a_frame_is_read_and_written_as_json_does(message: dict[str, object]) -> None:
+    body = encode_message_as_frame(message)[FRAME_HEADER_BYTES:]
+    assert body == json.dumps(message, separators=(",", ":")).encode()
+    assert json.dumps(decode_frame_body(body)) == json.dumps(message)
+
+
+@given(strategies.binary() | JSON_VALUES.map(lambda value: json.dumps(value).encode()[:-1]))
+def test_what_json_refuses_is_no_frame(body: bytes) -> None:
+    try:
+        message = json.loads(body.decode())
+    except ValueError:
+        message = None
+    if isinstance(message, dict):
+        assert json.dumps(decode_frame_body(body)) == json.dumps(message)
+    else:
+        with pytest.raises(InvalidProtocolFrameError):
+            decode_frame_body(body)
