@@ -410,7 +410,7 @@ def _parse_json_object(text: str, what: str) -> dict[str, Any]:
 
 
 def _open_library(root: Any) -> Library:
-    from kbtui.library.workspace_facade import Library, load_checked_settings
+    from kbtui.library.workspace_library import Library, load_checked_settings
     from kbtui.workspace.paths import find_jp_directory
     from kbtui.workspace.workspace import open_workspace_at_root
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.citations.turn_activity import (
+from kbtui.citations.turn_file_actions_and_commands import (
     MAX_COMPARED_PLACES,
     apply_edit_to_text,
     list_substring_offsets,
@@ -21,7 +21,7 @@ from kbtui.light_named_tuple import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kbtui.citations.turn_activity import FileEdit
+    from kbtui.citations.turn_file_actions_and_commands import FileEdit
 
 MIN_LETTERS = 12
 """If only some lines of an edit are found, these lines must have at least this many letters and digits in total.

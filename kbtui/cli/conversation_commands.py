@@ -28,7 +28,7 @@ from kbtui.cli.conversation_export_command import (
     declare_export_command_arguments,
     export_conversation,
 )
-from kbtui.cli.file_history_commands import print_conversation_changes
+from kbtui.cli.file_change_commands import print_conversation_changes
 from kbtui.cli.turn_mark_command import cut_mark_label
 from kbtui.conversations.conversation_event_kinds import (
     EVENT_KINDS,
@@ -426,7 +426,10 @@ def _find_conversation_of_reference(library: Library, text: str) -> tuple[Ref, C
 def _resume_conversation(library: Library, args: Namespace) -> int:
     from shlex import join
 
-    from kbtui.conversations.offered_agent_commands import find_agent_command, run_agent_command
+    from kbtui.conversations.agent_commands_for_conversations import (
+        find_agent_command,
+        run_agent_command,
+    )
 
     if args.run and args.json:
         raise UsageError("cannot be combined with --run", where="--json")

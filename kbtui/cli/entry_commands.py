@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.front_matter import FrontMatterAndBody
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.library import Library
-    from kbtui.library.subject_versions import SubjectVersion
+    from kbtui.library.subject_text_versions import SubjectVersion
     from kbtui.references import Ref
     from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 
@@ -101,7 +101,7 @@ def run_entries_command(args: Namespace) -> int:
     """
     from kbtui.index.catalog_query import MAX_PAGE_SIZE, query_entry_page
     from kbtui.library import open_workspace
-    from kbtui.search.query_parser import parse_entry_filter
+    from kbtui.search.query_parsing_and_filter_application import parse_entry_filter
 
     if not 1 <= args.limit <= MAX_PAGE_SIZE:
         raise UsageError(f"must be from 1 to {MAX_PAGE_SIZE}, not {args.limit}", where="--limit")
@@ -402,7 +402,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
 
 
 def _show_subject_history(library: Library, args: Namespace) -> int:
-    from kbtui.cli.file_history_commands import print_git_problem
+    from kbtui.cli.file_change_commands import print_git_problem
     from kbtui.text_difference import format_unified_difference
 
     ref = _parse_subject_reference(library, args.ref)

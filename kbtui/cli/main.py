@@ -50,7 +50,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "open": ("tui_start_commands", "open a reference in the TUI"),
     "cites": ("entry_commands", "list what a reference cites, and what cites it"),
     "blame": (
-        "file_history_commands",
+        "file_change_commands",
         "list the turns that changed or read a file, or that wrote certain lines",
     ),
     "entries": ("entry_commands", "list entries with type, status, size and citations"),

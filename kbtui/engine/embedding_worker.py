@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kbtui.index.chunk_embedder import ChunkEmbedder
     from kbtui.index.embedding_model import EmbeddingModelSource, Matrix
     from kbtui.index.indexer import IndexProgress
-    from kbtui.index.published_vector_table import PublishedVectorTable
+    from kbtui.index.published_vector_table_search import PublishedVectorTable
     from kbtui.index.vector_store import VectorStore
     from kbtui.notices import PauseReason
     from kbtui.search.search_request_and_answer import SearchRequest
@@ -606,7 +606,7 @@ class EmbeddingWorker:
         question: SearchRequest,
     ) -> list[tuple[int, float]]:
         """Join a ranking with the ranking by the published vectors. If the object store fails, return `ranked`."""
-        from kbtui.index.published_vector_table import join_disjoint_rankings
+        from kbtui.index.published_vector_table_search import join_disjoint_rankings
 
         # The filter `chunks` contains numbers of this index, which the published table does not know.
         if self._remote is None or question.chunks:
@@ -806,7 +806,10 @@ class EmbeddingWorker:
 
         The result is the same object as before unless the published table has changed.
         """
-        from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
+        from kbtui.index.published_vector_table_search import (
+            PublishedVectorTable,
+            find_published_table,
+        )
 
         mirror = self._find_library_mirror()
         table = find_published_table(mirror) if mirror is not None else None

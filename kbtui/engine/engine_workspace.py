@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kbtui.engine import engine_protocol
 from kbtui.engine.embedding_worker import EmbeddingWorker, WorkspaceEmbeddingModel
 from kbtui.engine.file_watcher import FileWatcher
-from kbtui.engine.index_worker import IndexWorker
+from kbtui.engine.index_refresh_worker import IndexWorker
 from kbtui.engine.search_service import SearchService
 from kbtui.engine.session_archiver import SessionArchiver
 from kbtui.errors import ConfigError, KbtuiError

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_model import LoadedEmbeddingModel, Matrix
     from kbtui.index.embedding_process import EmbeddingProcess
     from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
-    from kbtui.index.published_vector_table import PublishedVectorTable
+    from kbtui.index.published_vector_table_search import PublishedVectorTable
     from kbtui.index.vector_store import VectorRow, VectorStore
     from kbtui.notices import PauseReason
 

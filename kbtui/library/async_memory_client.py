@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.conversation_data_types import ConversationInfo
     from kbtui.conversations.turn_marks import Mark, MarkState, PlacedMark
     from kbtui.knowledge.knowledge_data_types import Topic
-    from kbtui.library.workspace_facade import Library
+    from kbtui.library.workspace_library import Library
     from kbtui.search.search_request_and_answer import Mode, SearchAnswer
     from kbtui.workspace import Settings
 
@@ -209,6 +209,6 @@ def create_memory_client(
     Reads only the settings; the client's methods read the files and the index. Raises
     `WorkspaceError` or `ConfigError`.
     """
-    from kbtui.library.workspace_facade import open_workspace
+    from kbtui.library.workspace_library import open_workspace
 
     return MemoryClient(open_workspace(path, settings))

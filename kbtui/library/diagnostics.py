@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import KnowledgeProblem, Subject
     from kbtui.knowledge.knowledge_lint import LearnToolProblem
-    from kbtui.library.workspace_facade import Library
+    from kbtui.library.workspace_library import Library
 
 
 FindingState = Literal["ok", "note", "wrong"]

@@ -27,7 +27,7 @@ from kbtui.index.embedding_model import (
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.filter_definitions import split_regex_query
-from kbtui.search.query_parser import parse_query
+from kbtui.search.query_parsing_and_filter_application import parse_query
 from kbtui.userdata.query_log import QueryLog
 from kbtui.workspace.paths import expand_user, make_private_directory
 

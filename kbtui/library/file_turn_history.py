@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from kbtui.citations.turn_activity import TurnFileAction
+from kbtui.citations.turn_file_actions_and_commands import TurnFileAction
 from kbtui.conversations.patch_parser import split_lines
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.light_named_tuple import NamedTuple
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kbtui.citations.tool_call_citations import CitationTargetLookup
-    from kbtui.citations.turn_activity import FileEdit, FindEarlierText, TurnActivity
+    from kbtui.citations.turn_file_actions_and_commands import (
+        FileEdit,
+        FindEarlierText,
+        TurnActivity,
+    )
     from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo, Turn
     from kbtui.references import Ref
     from kbtui.workspace import Workspace
@@ -217,7 +221,7 @@ def collect_turn_activities(
     workspace: Workspace, conversation: Conversation
 ) -> dict[int, TurnActivity]:
     """Map the number of each turn of a conversation to the turn's activity."""
-    from kbtui.citations.turn_activity import collect_turn_activity
+    from kbtui.citations.turn_file_actions_and_commands import collect_turn_activity
 
     known_texts: dict[str, str | None] = {}
     shorten_path = make_path_shortener(workspace)
@@ -578,7 +582,7 @@ def _read_file_actions(
     find_earlier_text: FindEarlierText,
     iterate_learned_files: Callable[[Turn], Iterable[TurnFileAction]],
 ) -> tuple[Conversation, list[tuple[Turn, TurnFileAction]]]:
-    from kbtui.citations.turn_activity import list_file_actions
+    from kbtui.citations.turn_file_actions_and_commands import list_file_actions
     from kbtui.conversations.conversation_repository import load_conversation
 
     conversation = load_conversation(info)

@@ -24,7 +24,7 @@ from kbtui.library.index_and_engine_access import get_current_cancellation
 from kbtui.notices import Notice
 from kbtui.references import make_conversation_ref, make_subject_ref
 from kbtui.search.filter_definitions import split_regex_query
-from kbtui.search.query_parser import parse_query
+from kbtui.search.query_parsing_and_filter_application import parse_query
 from kbtui.search.search_request_and_answer import MAX_HITS, Hit, QueryMistake, SearchAnswer
 
 if TYPE_CHECKING:

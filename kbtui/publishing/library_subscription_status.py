@@ -16,7 +16,7 @@ from kbtui.file_reading_and_writing import iterate_regular_file_blocks
 from kbtui.index.entry_and_chunk_data_types import CHUNKING_VERSION
 from kbtui.knowledge import load_knowledge
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.publishing.library_mirror_database import (
+from kbtui.publishing.published_library_mirror_database import (
     convert_mirror_errors,
     get_mirror_state_value,
     open_mirror_database,

@@ -24,24 +24,27 @@ from kbtui.conversations.formats.published_library_conversation_format import (
 )
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.file_reading_and_writing import remove_empty_directories, write_file_atomically
-from kbtui.index.published_vector_table import get_published_table_location, make_table_version_id
+from kbtui.index.published_vector_table_search import (
+    get_published_table_location,
+    make_table_version_id,
+)
 from kbtui.index.pulled_vector_store import (
     find_hashes_with_vector,
     write_pulled_vectors,
 )
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.publishing.library_mirror_database import (
-    convert_mirror_errors,
-    get_mirror_state_value,
-    open_mirror_database,
-    read_entry_checksums,
-    set_mirror_state_value,
-)
 from kbtui.publishing.published_library_manifest import (
     MAX_MANIFEST_BYTES,
     LibraryManifest,
     UnusableLibraryManifestError,
     parse_manifest,
+)
+from kbtui.publishing.published_library_mirror_database import (
+    convert_mirror_errors,
+    get_mirror_state_value,
+    open_mirror_database,
+    read_entry_checksums,
+    set_mirror_state_value,
 )
 from kbtui.publishing.published_library_part_format import (
     DamagedLibraryPartError,

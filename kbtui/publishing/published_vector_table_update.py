@@ -14,7 +14,7 @@ from kbtui.index.chunk_embedder import (
     make_vector_table_row,
 )
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
-from kbtui.index.published_vector_table import (
+from kbtui.index.published_vector_table_search import (
     get_published_table_location,
     make_published_row_number,
 )

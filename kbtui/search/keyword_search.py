@@ -35,6 +35,7 @@ from kbtui.index.passage_place_numbers import (
 )
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.combined_term_statistics import CombinedTermStatistics
+from kbtui.search.nearby_passage_scoring import SurroundingTextScorer, make_place_block_query
 from kbtui.search.query_stemming_and_matching import (
     QueryToken,
     QueryWord,
@@ -44,14 +45,16 @@ from kbtui.search.query_stemming_and_matching import (
     compute_rarity,
     list_terms_with_prefix,
 )
-from kbtui.search.surrounding_text_scoring import SurroundingTextScorer, make_place_block_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kbtui.index.entry_and_chunk_data_types import Chunk
     from kbtui.index.index_reader import IndexReader
-    from kbtui.search.query_parser import ParsedQuery, ToolArgumentAndExclusionFilters
+    from kbtui.search.query_parsing_and_filter_application import (
+        ParsedQuery,
+        ToolArgumentAndExclusionFilters,
+    )
     from kbtui.search.search_request_and_answer import SearchRequest
 
 

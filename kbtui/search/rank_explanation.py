@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from kbtui.index.index_reader import IndexReader
     from kbtui.references import Ref
     from kbtui.search.keyword_search import ChunkRanking, TermScores
+    from kbtui.search.nearby_passage_scoring import SurroundingQueryTerm
     from kbtui.search.search_pipeline import SemanticLeg
     from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
-    from kbtui.search.surrounding_text_scoring import SurroundingQueryTerm
     from kbtui.workspace import Workspace
 
 

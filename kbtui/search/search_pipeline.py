@@ -21,7 +21,7 @@ from kbtui.search.passage_reranker import (
     RankBonuses,
     ScoredPassage,
 )
-from kbtui.search.query_parser import apply_query_filters, parse_query
+from kbtui.search.query_parsing_and_filter_application import apply_query_filters, parse_query
 from kbtui.search.query_stemming_and_matching import (
     FEW_KEYWORD_HITS,
     QueryMatchFinder,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kbtui.index.index_reader import IndexReader
     from kbtui.search.combined_term_statistics import CombinedTermStatistics
     from kbtui.search.keyword_search import ChunkRanking, KeywordSearch
-    from kbtui.search.query_parser import ParsedQuery
+    from kbtui.search.query_parsing_and_filter_application import ParsedQuery
     from kbtui.search.query_stemming_and_matching import QueryWord
     from kbtui.workspace import Workspace
 

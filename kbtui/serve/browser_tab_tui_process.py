@@ -148,7 +148,7 @@ def run_tui_in_browser_tab(root: str) -> int:
     """Run the TUI of the workspace at `root` in this process; return the exit code."""
     from pathlib import Path
 
-    from kbtui.library.workspace_facade import Library, load_checked_settings
+    from kbtui.library.workspace_library import Library, load_checked_settings
     from kbtui.tui.app import run_tui
     from kbtui.workspace import open_workspace_at_root
 

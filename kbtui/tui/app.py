@@ -20,12 +20,12 @@ from kbtui.dates import Clock, get_current_local_time
 from kbtui.errors import KbtuiError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import cut_to_width, sanitize, sanitize_to_one_line, set_sanitize_policy
+from kbtui.tui.framework.base_screens_and_widgets import StyledScreen
 from kbtui.tui.framework.idle_garbage_collection import (
     IdleGarbageCollector,
     configure_garbage_collector,
 )
 from kbtui.tui.framework.key_press_queue import KeyHandled, KeyPressQueue
-from kbtui.tui.framework.styled_text_widget import StyledScreen
 from kbtui.tui.main.main_screen import MainScreen
 from kbtui.tui.terminal_setup import (
     StderrRedirect,

@@ -14,8 +14,9 @@ from kbtui.conversations.turn_marks import MARK_SIGNS, MARK_STATES
 from kbtui.errors import KbtuiError, UsageError, format_error_on_one_line
 from kbtui.references import parse_ref
 from kbtui.terminal_text import sanitize_to_one_line
-from kbtui.tui.browser_and_clipboard import copy_text_to_clipboards
+from kbtui.tui.external_programs_and_clipboard import copy_text_to_clipboards
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.framework.base_screens_and_widgets import ClickableHintLine, StyledScreen
 from kbtui.tui.framework.dialogs import (
     DialogOption,
     FormDialog,
@@ -24,7 +25,6 @@ from kbtui.tui.framework.dialogs import (
     TextInputDialog,
 )
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text_widget import ClickableHintLine, StyledScreen
 from kbtui.tui.framework.tui_command_definition import format_fitting_key_hints
 from kbtui.tui.reader.reader_blocks import MARK_ROLES, make_turn_mark_spans
 from kbtui.tui.tui_command_table import (
@@ -33,7 +33,7 @@ from kbtui.tui.tui_command_table import (
     list_commands_of_scopes,
     make_key_bindings_of_scopes,
 )
-from kbtui.userdata.bookmark_anchors import BookmarkAnchors
+from kbtui.userdata.bookmark_anchor_store import BookmarkAnchors
 from kbtui.userdata.turn_mark_store import MarkStore
 from kbtui.userdata.user_data_store import Bookmark, UserData
 

@@ -17,13 +17,13 @@ from kbtui.errors import IndexUnavailable, UsageError
 from kbtui.references import Ref, make_conversation_ref, make_subject_ref, parse_ref
 from kbtui.terminal_text import NO_LONGER_THERE, format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.framework.base_screens_and_widgets import BorderDrawingPane
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import (
     Span,
     Spans,
     wrap_spans,
 )
-from kbtui.tui.framework.styled_text_widget import BorderDrawingPane
 from kbtui.tui.navigation_target import (
     NavigationTarget,
     OpenTargetRequested,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.cited_text_comparison import UnknownStateReason
     from kbtui.citations.tool_call_citations import Citation
-    from kbtui.citations.turn_activity import TurnActivity
+    from kbtui.citations.turn_file_actions_and_commands import TurnActivity
     from kbtui.conversations.conversation_data_types import Conversation
     from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.library import Library

@@ -13,8 +13,8 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import Ref, make_conversation_ref, make_subject_ref
 from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.framework.base_screens_and_widgets import SanitizedInput, StyledScreen
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text_widget import SanitizedInput, StyledScreen
 from kbtui.tui.framework.tui_command_definition import (
     TuiCommand,
     apply_keymap_to_commands,

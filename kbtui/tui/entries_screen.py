@@ -27,7 +27,7 @@ from kbtui.library.index_and_engine_access import CallCancellation, get_current_
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import Ref, parse_ref
 from kbtui.search.filter_definitions import ENTRY_STATUSES
-from kbtui.search.query_parser import parse_entry_filter, parse_query
+from kbtui.search.query_parsing_and_filter_application import parse_entry_filter, parse_query
 from kbtui.terminal_text import (
     cut_to_width,
     format_counted_noun,
@@ -36,15 +36,18 @@ from kbtui.terminal_text import (
     sanitize,
     sanitize_to_one_line,
 )
-from kbtui.tui.browser_and_clipboard import copy_text_to_clipboards, open_web_address_in_browser
+from kbtui.tui.external_programs_and_clipboard import (
+    copy_text_to_clipboards,
+    open_web_address_in_browser,
+)
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
+from kbtui.tui.framework.base_screens_and_widgets import LabeledInput, LeftAndRightTextLine
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
     HighlightPattern,
     StyledLines,
     wrap_spans,
 )
-from kbtui.tui.framework.styled_text_widget import LabeledInput, LeftAndRightTextLine
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     FoldHeadingBlock,

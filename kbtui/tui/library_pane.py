@@ -17,12 +17,15 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import format_notice
 from kbtui.references import Ref, make_conversation_ref, make_subject_ref
 from kbtui.search.filter_definitions import FilterDefinition, FilterValueError, map_filters_by_key
-from kbtui.search.query_parser import FilterLikeWord, QueryFilter, parse_query
+from kbtui.search.query_parsing_and_filter_application import (
+    FilterLikeWord,
+    QueryFilter,
+    parse_query,
+)
 from kbtui.search.search_request_and_answer import EntriesMatchingFilter, QueryMistake
 from kbtui.terminal_text import cut_to_width, format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
-from kbtui.tui.framework.styled_text_widget import (
+from kbtui.tui.framework.base_screens_and_widgets import (
     BorderDrawingPane,
     CompletingInput,
     LabeledInput,
@@ -30,6 +33,7 @@ from kbtui.tui.framework.styled_text_widget import (
     QueryErrorHighlighter,
     WrappedParagraphs,
 )
+from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.navigation_target import NavigationTarget, OpenTargetRequested
 from kbtui.tui.tui_command_table import make_key_bindings_of_scopes
 

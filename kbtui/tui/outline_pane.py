@@ -14,13 +14,13 @@ from textual.widgets import Input
 from kbtui.dates import Clock, format_time_with_date
 from kbtui.terminal_text import format_counted_noun
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import Span, Spans, measure_cell_width
-from kbtui.tui.framework.styled_text_widget import (
+from kbtui.tui.framework.base_screens_and_widgets import (
     BorderDrawingPane,
     LeftAndRightTextLine,
     PaneInput,
 )
+from kbtui.tui.framework.row_list import ListRow, RowList
+from kbtui.tui.framework.styled_text import Span, Spans, measure_cell_width
 from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
 from kbtui.tui.reader.reader_blocks import make_turn_mark_spans
 from kbtui.tui.reader.reader_document import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from kbtui.citations.turn_activity import TurnActivity
+    from kbtui.citations.turn_file_actions_and_commands import TurnActivity
     from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.tui.navigation_target import ReadingPosition
     from kbtui.tui.reader.document_view import DocumentView

@@ -29,6 +29,15 @@ from kbtui.terminal_text import (
     sanitize_text_and_move_ranges,
     sanitize_to_one_line,
 )
+from kbtui.tui.framework.base_screens_and_widgets import (
+    BorderDrawingPane,
+    CompletingInput,
+    LeftAndRightTextLine,
+    QueryErrorHighlighter,
+    WrappedParagraphs,
+    get_configured_keys,
+    make_label_without_markup,
+)
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import (
     add_style_role,
@@ -38,15 +47,6 @@ from kbtui.tui.framework.styled_text import (
     truncate_spans,
     truncate_text_start,
     wrap_spans,
-)
-from kbtui.tui.framework.styled_text_widget import (
-    BorderDrawingPane,
-    CompletingInput,
-    LeftAndRightTextLine,
-    QueryErrorHighlighter,
-    WrappedParagraphs,
-    get_configured_keys,
-    make_label_without_markup,
 )
 from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
 from kbtui.tui.tui_command_table import (

@@ -11,8 +11,7 @@ from textual.widgets import Input
 
 from kbtui.errors import format_error_on_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.styled_text import Spans, join_span_texts
-from kbtui.tui.framework.styled_text_widget import (
+from kbtui.tui.framework.base_screens_and_widgets import (
     ALWAYS_AVAILABLE_ACTIONS,
     ClickableHintLine,
     LabeledInput,
@@ -22,12 +21,13 @@ from kbtui.tui.framework.styled_text_widget import (
     StyledScreen,
     make_label_without_markup,
 )
+from kbtui.tui.framework.styled_text import Spans, join_span_texts
 from kbtui.tui.framework.tui_command_definition import (
     MOVE_BINDINGS,
     format_fitting_key_hints,
     format_key_hints,
 )
-from kbtui.tui.home_and_help_pages import build_screen_help_document
+from kbtui.tui.generated_reader_pages import build_screen_help_document
 from kbtui.tui.reader.document_view import DocumentView
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,

@@ -38,7 +38,7 @@ from kbtui.errors import UsageError, WorkspaceError
 from kbtui.file_reading_and_writing import FileWriteOrRemoval, write_and_remove_files_atomically
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref
-from kbtui.userdata.bookmark_anchors import BookmarkAnchors
+from kbtui.userdata.bookmark_anchor_store import BookmarkAnchors
 from kbtui.userdata.user_data_export_file import (
     ExportedUserData,
     ExportedWorkspaceData,

@@ -21,7 +21,7 @@ from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import EmbeddingModelSource
 from kbtui.index.entry_and_chunk_data_types import select_best_chunks, sort_ranked_chunks
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
+from kbtui.index.published_vector_table_search import PublishedVectorTable, find_published_table
 from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 from kbtui.publishing.caching_text_embedder import CachingTextEmbedder

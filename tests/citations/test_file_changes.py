@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked, called, said
 
-from kbtui.citations.turn_activity import TurnFileAction, collect_turn_activity
+from kbtui.citations.turn_file_actions_and_commands import TurnFileAction, collect_turn_activity
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_data_types import ConversationEvent, Turn
 from kbtui.conversations.patch_parser import (

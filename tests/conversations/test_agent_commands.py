@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder
 
-from kbtui.conversations.conversation_data_types import ConversationInfo
-from kbtui.conversations.formats.stored_session import make_conversation_id
-from kbtui.conversations.offered_agent_commands import (
+from kbtui.conversations.agent_commands_for_conversations import (
     find_agent_command,
     list_agent_commands,
     run_agent_command,
 )
+from kbtui.conversations.conversation_data_types import ConversationInfo
+from kbtui.conversations.formats.stored_session import make_conversation_id
 from kbtui.errors import KbtuiError, NothingFound
 
 

@@ -132,7 +132,7 @@ UNNEEDED_WITHOUT_ENGINE = {
     "kbtui.conversations.turn_marks",
     "kbtui.index.chunk_splitter",
     "kbtui.knowledge.knowledge_base",
-    "kbtui.library.subject_versions",
+    "kbtui.library.subject_text_versions",
     "kbtui.text_difference",
     "kbtui.userdata.turn_mark_store",
 }

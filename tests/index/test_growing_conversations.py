@@ -19,7 +19,7 @@ from support import Builder, asked, called, content_of, said, write_json
 
 from kbtui.conversations.formats import jsonl_conversation_format
 from kbtui.conversations.formats.jp import jp_conversation_loader as loader
-from kbtui.engine.index_worker import IndexWorker
+from kbtui.engine.index_refresh_worker import IndexWorker
 from kbtui.index import entry_extraction
 from kbtui.index import indexer as writing
 from kbtui.index.catalog_database import CatalogDatabase

@@ -13,7 +13,7 @@ from running import on_pipe
 from support import FIRST_ID, Builder, asked, called, content_of, said
 
 from kbtui.conversations.conversation_data_types import Conversation
-from kbtui.engine.index_worker import IndexWorker
+from kbtui.engine.index_refresh_worker import IndexWorker
 from kbtui.index import entry_extraction, index_generations, indexer
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entry_and_chunk_data_types import Chunk

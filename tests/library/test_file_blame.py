@@ -19,7 +19,7 @@ from support import Builder, asked, called, said
 
 from kbtui.assistant.assistant_tools import answer_tool_call
 from kbtui.citations.line_attribution import attribute_lines_to_edits
-from kbtui.citations.turn_activity import FileEdit
+from kbtui.citations.turn_file_actions_and_commands import FileEdit
 from kbtui.cli.main import main
 from kbtui.library import Library, open_workspace
 from kbtui.workspace.git_history import GitHistory

@@ -10,7 +10,7 @@ from kbtui.errors import KbtuiError
 from kbtui.index.chunk_embedder import combine_vectors_of_passage
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.index.published_vector_table import PublishedVectorTable, find_published_table
+from kbtui.index.published_vector_table_search import PublishedVectorTable, find_published_table
 from kbtui.publishing import published_vector_table_update
 from kbtui.publishing.published_library_store import LibraryStore, ManifestReplacedError
 from kbtui.workspace import Settings

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kbtui.dates import parse_date_or_age
 from kbtui.notices import format_notice
 from kbtui.search.filter_definitions import map_filters_by_key
-from kbtui.search.query_parser import parse_query
+from kbtui.search.query_parsing_and_filter_application import parse_query
 
 NOW = datetime(2026, 11, 18, 15, 30, tzinfo=UTC)  # a Wednesday
 

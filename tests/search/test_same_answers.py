@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from support import Builder, asked, content_of, kill_engine, said
 
-from kbtui.engine import index_worker
+from kbtui.engine import index_refresh_worker
 from kbtui.engine.embedding_worker import make_vector_filter_of_request
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.chunk_embedder import ChunkEmbedder
@@ -236,10 +236,10 @@ def test_compacting_that_makes_way_loses_nothing(history: History, tmp_path: Pat
 def test_a_large_index_is_compacted_when_nothing_changes_for_a_while(
     workspace_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_worker, "COMPACT_AT_ONCE_MAX", 1)
+    monkeypatch.setattr(index_refresh_worker, "COMPACT_AT_ONCE_MAX", 1)
     history = History(Builder(workspace_root), 7)
     said: list[str] = []
-    held = index_worker.IndexWorker(
+    held = index_refresh_worker.IndexWorker(
         history.builder.workspace, Settings(model="off"), lambda progress: None,
         lambda changes: None, said.append,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from tui_support import Tui, matches_snapshot, running
 
 from kbtui.errors import UsageError
 from kbtui.index.entry_and_chunk_data_types import make_subject_id
-from kbtui.search.query_parser import parse_entry_filter
+from kbtui.search.query_parsing_and_filter_application import parse_entry_filter
 from kbtui.tui.entries_screen import (
     EntriesScreen,
     get_last_filter_value,

@@ -14,8 +14,8 @@ from tui_support import Tui, running
 
 from kbtui.knowledge.subject_editing import build_editor_command
 from kbtui.library import open_workspace
-from kbtui.tui.browser_and_clipboard import find_clipboard_command
 from kbtui.tui.command_palette import find_command_palette_items, list_palette_commands
+from kbtui.tui.external_programs_and_clipboard import find_clipboard_command
 from kbtui.tui.main.jump_labels import LETTERS, JumpLabelScreen
 from kbtui.tui.reader.links_and_copyable_texts import (
     DocumentLink,
@@ -387,7 +387,8 @@ async def test_a_link_to_a_subject_is_opened_and_one_to_the_web_only_after_yes(
         return True
 
     monkeypatch.setattr(
-        "kbtui.tui.browser_and_clipboard.open_web_address_in_browser", open_web_address_in_browser
+        "kbtui.tui.external_programs_and_clipboard.open_web_address_in_browser",
+        open_web_address_in_browser,
     )
     async with running(make_workspace.root) as tui:
         await tui.open("t/a")

@@ -109,7 +109,7 @@ async def test_help_explains_the_keys_of_where_one_is(book: Builder) -> None:
 
 
 async def test_every_command_is_in_the_help(book: Builder) -> None:
-    from kbtui.tui.home_and_help_pages import build_main_help_document
+    from kbtui.tui.generated_reader_pages import build_main_help_document
 
     text = "\n".join(
         block.get_searchable_text() for block in build_main_help_document(("reader",), {}).blocks
@@ -206,7 +206,7 @@ def contrast(one: Color, other: Color) -> float:
 
 @pytest.mark.parametrize("theme", [DARK, LIGHT])
 async def test_every_role_can_be_read_on_every_ground(book: Builder, theme: str) -> None:
-    from kbtui.tui.framework.styled_text_widget import TEXT_STYLES
+    from kbtui.tui.framework.base_screens_and_widgets import TEXT_STYLES
 
     quiet = {"rule", "cursor", "cursor-off", "code"}
     async with running(book.root) as tui:

@@ -18,7 +18,7 @@ from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 from tui_support import running
 
-from kbtui.tui.framework.styled_text_widget import TEXT_STYLES, resolve_style_roles
+from kbtui.tui.framework.base_screens_and_widgets import TEXT_STYLES, resolve_style_roles
 from kbtui.tui.terminal_setup import is_dark_color
 from kbtui.tui.theme import (
     READABLE_CONTRAST,

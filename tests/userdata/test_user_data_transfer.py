@@ -32,7 +32,7 @@ from kbtui.conversations.session_archive import (
     plan_session_archive_merge,
 )
 from kbtui.library import open_workspace
-from kbtui.userdata.bookmark_anchors import BookmarkAnchors
+from kbtui.userdata.bookmark_anchor_store import BookmarkAnchors
 from kbtui.userdata.turn_mark_store import MarkStore
 from kbtui.userdata.user_data_records import (
     SourceApproval,

@@ -12,15 +12,7 @@ from textual.widgets import Input
 
 from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import (
-    Spans,
-    join_span_texts,
-    measure_cell_width,
-    truncate_spans,
-    wrap_spans,
-)
-from kbtui.tui.framework.styled_text_widget import (
+from kbtui.tui.framework.base_screens_and_widgets import (
     ClickableHintLine,
     LeftAndRightTextLine,
     MessageLine,
@@ -28,6 +20,14 @@ from kbtui.tui.framework.styled_text_widget import (
     StyledScreen,
     StyledTextWidget,
     make_label_without_markup,
+)
+from kbtui.tui.framework.row_list import ListRow, RowList
+from kbtui.tui.framework.styled_text import (
+    Spans,
+    join_span_texts,
+    measure_cell_width,
+    truncate_spans,
+    wrap_spans,
 )
 from kbtui.tui.framework.tui_command_definition import format_key_hints, make_dialog_bindings
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from textual import events
 from textual.message import Message
 
-from kbtui.tui.framework.styled_text_widget import StyledScreen
+from kbtui.tui.framework.base_screens_and_widgets import StyledScreen
 
 if TYPE_CHECKING:
     from textual.app import App

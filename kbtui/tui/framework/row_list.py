@@ -15,8 +15,8 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
+from kbtui.tui.framework.base_screens_and_widgets import ScrollViewWithoutRelayout, StyledTextWidget
 from kbtui.tui.framework.styled_text import Spans, align_spans_to_edges, wrap_spans
-from kbtui.tui.framework.styled_text_widget import ScrollViewWithoutRelayout, StyledTextWidget
 from kbtui.tui.framework.tui_command_definition import MOVE_BINDINGS
 
 if TYPE_CHECKING:

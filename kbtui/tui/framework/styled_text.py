@@ -1,7 +1,7 @@
 """Wraps, cuts, aligns and highlights styled text, without a terminal library.
 
 A span is a pair of a text and its style roles. The roles are separated by spaces ("h1", "code
-keyword"), and `styled_text_widget.TEXT_STYLES` defines their look. Widths are in terminal cells.
+keyword"), and `base_screens_and_widgets.TEXT_STYLES` defines their look. Widths are in terminal cells.
 """
 
 from __future__ import annotations

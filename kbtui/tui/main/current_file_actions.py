@@ -21,7 +21,7 @@ from kbtui.library.file_turn_history import (
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import Ref, parse_ref
 from kbtui.terminal_text import cut_to_width, sanitize_to_one_line
-from kbtui.tui.browser_and_clipboard import run_in_terminal
+from kbtui.tui.external_programs_and_clipboard import run_in_terminal
 from kbtui.tui.framework.dialogs import (
     LETTERS,
     DialogOption,

@@ -12,7 +12,7 @@ from kbtui.references import parse_ref
 from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.idle_garbage_collection import pause_garbage_collection
-from kbtui.tui.home_and_help_pages import (
+from kbtui.tui.generated_reader_pages import (
     MAX_NEWS,
     build_error_document,
     build_hit_preview_document,
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from kbtui.conversations.conversation_data_types import Conversation
     from kbtui.dates import Clock
     from kbtui.library import Library
-    from kbtui.library.subject_versions import GivenAndCurrentSubjectText
+    from kbtui.library.subject_text_versions import GivenAndCurrentSubjectText
     from kbtui.references import Ref
     from kbtui.search.search_request_and_answer import Hit
+    from kbtui.tui.framework.base_screens_and_widgets import StyledScreen
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.framework.styled_text_widget import StyledScreen
     from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.main.status_bar import StatusBar
     from kbtui.tui.reader.reader_pane import ReaderPane

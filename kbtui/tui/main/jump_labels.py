@@ -9,8 +9,8 @@ from rich.segment import Segment
 from textual.strip import Strip
 
 from kbtui.light_named_tuple import NamedTuple
+from kbtui.tui.framework.base_screens_and_widgets import StyledScreen, StyledTextWidget
 from kbtui.tui.framework.dialogs import LETTERS
-from kbtui.tui.framework.styled_text_widget import StyledScreen, StyledTextWidget
 from kbtui.tui.framework.tui_command_definition import format_key_hints
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, PaneLayout
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock

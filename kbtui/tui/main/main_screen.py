@@ -17,10 +17,10 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import Ref, parse_ref
 from kbtui.search.search_request_and_answer import MAX_HITS, Hit
 from kbtui.tui.citations_pane import CitationsPane
+from kbtui.tui.framework.base_screens_and_widgets import CompletingInput, StyledScreen
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.styled_text_widget import CompletingInput, StyledScreen
 from kbtui.tui.framework.tui_command_definition import TuiCommand
-from kbtui.tui.home_and_help_pages import build_main_help_document
+from kbtui.tui.generated_reader_pages import build_main_help_document
 from kbtui.tui.main.document_controller import DocumentController, MainScreenContext
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
 from kbtui.tui.main.saved_tui_state import SavedTuiStateManager

@@ -19,7 +19,7 @@ from kbtui.search.search_request_and_answer import (
 )
 from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.home_and_help_pages import build_rank_explanation_document
+from kbtui.tui.generated_reader_pages import build_rank_explanation_document
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
 from kbtui.tui.navigation_target import make_hit_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
@@ -918,7 +918,7 @@ class SearchController:
 
         For each word that only looks like a filter, a remark above the results says what is wrong.
         """
-        from kbtui.search.query_parser import parse_query
+        from kbtui.search.query_parsing_and_filter_application import parse_query
 
         text = entry.value
         almost_filters = parse_query(text, partial=True).almost_filters

@@ -28,7 +28,10 @@ from kbtui.workspace.workspace import Workspace, check_export_path, write_export
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.conversations.offered_agent_commands import CommandPurpose, OfferedAgentCommand
+    from kbtui.conversations.agent_commands_for_conversations import (
+        CommandPurpose,
+        OfferedAgentCommand,
+    )
     from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
@@ -136,7 +139,10 @@ class SelectedItemActions:
 
     def copy_text(self, text: str, name: str) -> None:
         """Copy a text to the clipboard, and show `name` and the size of the text in the status line."""
-        from kbtui.tui.browser_and_clipboard import copy_text_to_clipboards, format_copied_size
+        from kbtui.tui.external_programs_and_clipboard import (
+            copy_text_to_clipboards,
+            format_copied_size,
+        )
 
         warning = copy_text_to_clipboards(self._main.screen.app, text)
         size = "" if name == text else f" ({format_copied_size(text)})"
@@ -165,7 +171,7 @@ class SelectedItemActions:
         reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
-        from kbtui.userdata.bookmark_anchors import BookmarkAnchors
+        from kbtui.userdata.bookmark_anchor_store import BookmarkAnchors
         from kbtui.userdata.user_data_store import UserData
 
         userdata = UserData(self._main.library.workspace)
@@ -333,7 +339,7 @@ class SelectedItemActions:
 
     def _offer_to_open_link(self, address: str, path: Path | None = None) -> None:
         """Show a web address or a path, and ask whether to open it in another program or to copy it."""
-        from kbtui.tui import browser_and_clipboard
+        from kbtui.tui import external_programs_and_clipboard
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
 
         app, status = self._main.screen.app, self._main.status
@@ -344,9 +350,11 @@ class SelectedItemActions:
                 self.copy_text(address, address)
             elif choice == "open":
                 if path:
-                    is_open = browser_and_clipboard.open_in_default_program(str(path))
+                    is_open = external_programs_and_clipboard.open_in_default_program(str(path))
                 else:
-                    is_open = browser_and_clipboard.open_web_address_in_browser(app, address)
+                    is_open = external_programs_and_clipboard.open_web_address_in_browser(
+                        app, address
+                    )
                 if is_open:
                     status.flash_message(f"opened {address} in the {program}")
                 else:
@@ -435,8 +443,8 @@ class SelectedItemActions:
         """Ask whether to run a command, and run it in the terminal. The TUI returns when the agent exits."""
         from shlex import join
 
-        from kbtui.conversations.offered_agent_commands import run_agent_command
-        from kbtui.tui.browser_and_clipboard import run_in_terminal
+        from kbtui.conversations.agent_commands_for_conversations import run_agent_command
+        from kbtui.tui.external_programs_and_clipboard import run_in_terminal
         from kbtui.tui.framework.dialogs import ConfirmDialog
 
         main, program = self._main, command.words[0]
@@ -706,8 +714,11 @@ _KEYS: dict[CommandPurpose, str] = {"resume": "c", "fork": "f", "attach": "a"}
 
 
 def _find_agent_commands(workspace: Workspace, ref: Ref) -> list[OfferedAgentCommand]:
+    from kbtui.conversations.agent_commands_for_conversations import (
+        find_agent_command,
+        list_agent_commands,
+    )
     from kbtui.conversations.conversation_repository import find_conversation
-    from kbtui.conversations.offered_agent_commands import find_agent_command, list_agent_commands
 
     info = find_conversation(workspace, ref.conversation or "")
     # If there is no command, `find_agent_command` raises an error that says why.

@@ -9,12 +9,12 @@ from textual.suggester import SuggestionReady
 
 from kbtui.notices import PAUSE_TEXTS, format_embedded_percentages, format_keywords_only_reason
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line, shorten_paths_to_width
+from kbtui.tui.framework.base_screens_and_widgets import StyledTextWidget, press_hinted_key
 from kbtui.tui.framework.styled_text import (
     align_spans_to_edges,
     capitalize_first_word_unless_name,
     measure_cell_width,
 )
-from kbtui.tui.framework.styled_text_widget import StyledTextWidget, press_hinted_key
 from kbtui.tui.framework.tui_command_definition import (
     format_fitting_key_hints,
     format_key_hints,

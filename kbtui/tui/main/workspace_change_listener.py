@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.idle_garbage_collection import freeze_gc_if_many_new_entries
-from kbtui.tui.home_and_help_pages import describe_outdated_jp_tools
+from kbtui.tui.generated_reader_pages import describe_outdated_jp_tools
 from kbtui.tui.topics_and_conversations_snapshot import (
     TopicsAndConversations,
     TopicsAndConversationsReader,

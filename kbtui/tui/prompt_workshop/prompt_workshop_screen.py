@@ -22,13 +22,13 @@ from kbtui.knowledge.learn_tool_answers import escape_quotes
 from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.idle_garbage_collection import freeze_gc_if_many_new_entries
-from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text_widget import (
+from kbtui.tui.framework.base_screens_and_widgets import (
     LabeledInput,
     LeftAndRightTextLine,
     make_label_without_markup,
 )
+from kbtui.tui.framework.idle_garbage_collection import freeze_gc_if_many_new_entries
+from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.library_pane import ENTRY_MARKS, list_parent_row_keys
 from kbtui.tui.prompt_workshop.subject_pattern_input_bar import (
     SubjectPatternInputBar,

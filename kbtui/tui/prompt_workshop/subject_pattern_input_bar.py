@@ -14,12 +14,12 @@ from kbtui.knowledge.knowledge_lint import explain_pattern_without_match
 from kbtui.knowledge.subject_visibility import MAX_PATTERN_CHARACTERS, has_unclosed_glob_bracket
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_counted_noun, measure_text_width, sanitize_to_one_line
-from kbtui.tui.framework.styled_text import Spans, measure_cell_width, truncate_spans
-from kbtui.tui.framework.styled_text_widget import (
+from kbtui.tui.framework.base_screens_and_widgets import (
     LeftAndRightTextLine,
     PaneInput,
     get_configured_keys,
 )
+from kbtui.tui.framework.styled_text import Spans, measure_cell_width, truncate_spans
 from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
 from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import NO_COST, PromptTextSize
 from kbtui.tui.tui_command_table import find_key_label_of_command

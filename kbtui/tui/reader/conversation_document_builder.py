@@ -8,7 +8,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kbtui.citations.files_read_by_tool_calls import find_path_of_file_returned_by_call
-from kbtui.citations.turn_activity import CHANGE_ARGUMENTS, list_requested_file_changes
+from kbtui.citations.turn_file_actions_and_commands import (
+    CHANGE_ARGUMENTS,
+    list_requested_file_changes,
+)
 from kbtui.conversations.conversation_data_types import (
     CONTENT_STATE_LABELS,
     ContentBlock,
@@ -67,7 +70,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kbtui.citations.tool_call_citations import Citation
-    from kbtui.citations.turn_activity import TurnFileAction
+    from kbtui.citations.turn_file_actions_and_commands import TurnFileAction
 
 
 # The arguments that describe a call best, in order of preference. For a call without any of them, the first

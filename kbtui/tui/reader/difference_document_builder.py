@@ -38,8 +38,8 @@ from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kbtui.citations.turn_activity import TurnFileAction
-    from kbtui.library.subject_versions import SubjectVersion
+    from kbtui.citations.turn_file_actions_and_commands import TurnFileAction
+    from kbtui.library.subject_text_versions import SubjectVersion
 
 WIDE_SCREEN = 120
 """The minimum number of columns of a wide screen."""

@@ -14,13 +14,13 @@ from textual.message import Message
 from textual.strip import Strip
 
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.tui.framework.styled_text import HighlightPattern, add_style_role
-from kbtui.tui.framework.styled_text_widget import (
+from kbtui.tui.framework.base_screens_and_widgets import (
     ScrollViewWithoutRelayout,
     StyledScreen,
     StyledTextWidget,
     make_label_without_markup,
 )
+from kbtui.tui.framework.styled_text import HighlightPattern, add_style_role
 from kbtui.tui.framework.tui_command_definition import MOVE_BINDINGS, make_dialog_bindings
 from kbtui.tui.navigation_target import ReadingPosition
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock

@@ -16,9 +16,7 @@ from textual.widgets import Input
 from kbtui.references import make_conversation_ref, parse_ref
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.idle_garbage_collection import free_document_in_background
-from kbtui.tui.framework.styled_text import Spans, StyledLines, measure_cell_width
-from kbtui.tui.framework.styled_text_widget import (
+from kbtui.tui.framework.base_screens_and_widgets import (
     BorderDrawingPane,
     LabeledInput,
     LeftAndRightTextLine,
@@ -27,6 +25,8 @@ from kbtui.tui.framework.styled_text_widget import (
     get_configured_keys,
     make_label_without_markup,
 )
+from kbtui.tui.framework.idle_garbage_collection import free_document_in_background
+from kbtui.tui.framework.styled_text import Spans, StyledLines, measure_cell_width
 from kbtui.tui.navigation_target import (
     OpenTargetRequested,
     make_difference_target,

@@ -43,7 +43,7 @@ from kbtui.tui.reader.reader_blocks import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kbtui.citations.turn_activity import TurnFileAction
+    from kbtui.citations.turn_file_actions_and_commands import TurnFileAction
     from kbtui.conversations.patch_parser import FilePatch, PatchHunk
 
 

@@ -25,7 +25,7 @@ def one(name: str, seconds: int, corpus: Path) -> None:
         import kbtui.index.entry_extraction
         import kbtui.knowledge
         import kbtui.references
-        import kbtui.search.query_parser
+        import kbtui.search.query_parsing_and_filter_application
         import kbtui.sources.document_source_definitions
         import kbtui.tui.reader.subject_document_builder  # noqa: F401
     options = [f"-max_total_time={seconds}", "-timeout=5", f"-rss_limit_mb={MEMORY_MB}"]

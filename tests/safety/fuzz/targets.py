@@ -220,7 +220,7 @@ def globs(data: bytes) -> None:
 
 def query(data: bytes) -> None:
     """A question to the search, and its answer."""
-    from kbtui.search.query_parser import parse_query
+    from kbtui.search.query_parsing_and_filter_application import parse_query
     from kbtui.search.search_request_and_answer import SearchRequest
 
     text = _text(data)

@@ -24,7 +24,7 @@ from kbtui.library.index_and_engine_access import (
     FIRST_INDEX_SECONDS,
     EngineEventListener,
 )
-from kbtui.library.reference_target_reader import ReferenceTargetReader
+from kbtui.library.reference_and_citation_reader import ReferenceTargetReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import (
     DEFAULT_LIMIT,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from kbtui.engine.engine_protocol import EngineEvent, EngineSearchReply
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge.knowledge_data_types import Topic
-    from kbtui.library.subject_versions import (
+    from kbtui.library.subject_text_versions import (
         GivenAndCurrentSubjectText,
         SubjectHistory,
     )
@@ -493,7 +493,7 @@ class Library(ReferenceTargetReader):
 
     def find_citation(self, key: CitationKey) -> Citation:
         """Return the citation with this key, extracted from its conversation. Raises `NothingFound`."""
-        from kbtui.library.subject_versions import find_citation
+        from kbtui.library.subject_text_versions import find_citation
 
         return find_citation(self, key)
 
@@ -503,13 +503,13 @@ class Library(ReferenceTargetReader):
         Raises `NothingFound` if the cited target is not a subject, if the turn no longer exists, or if
         the text that the turn was given is unknown. Raises `KbtuiError` if the subject cannot be read.
         """
-        from kbtui.library.subject_versions import read_given_and_current_text
+        from kbtui.library.subject_text_versions import read_given_and_current_text
 
         return read_given_and_current_text(self, cite)
 
     def find_renamed_subject(self, name: str) -> Ref | None:
         """Return the new reference of a missing subject if Git shows that it was renamed; otherwise None."""
-        from kbtui.library.subject_versions import find_renamed_subject
+        from kbtui.library.subject_text_versions import find_renamed_subject
 
         try:
             ref = self.parse_entered_reference(name)
@@ -522,7 +522,7 @@ class Library(ReferenceTargetReader):
 
         Raises `NothingFound` if the subject is disabled, or if it is missing and has no known version.
         """
-        from kbtui.library.subject_versions import read_subject_history
+        from kbtui.library.subject_text_versions import read_subject_history
 
         return read_subject_history(self, ref)
 

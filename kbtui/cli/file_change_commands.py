@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from kbtui.citations.turn_activity import TurnActivity, TurnFileAction
+    from kbtui.citations.turn_file_actions_and_commands import TurnActivity, TurnFileAction
     from kbtui.conversations.turn_marks import ConversationMarks
     from kbtui.library import Library
     from kbtui.library.file_turn_history import TurnTouchingFile
@@ -213,7 +213,7 @@ def _select_activity_of_call_and_file(
 
     If `call` or `path` is None, all calls or files are included.
     """
-    from kbtui.citations.turn_activity import TurnActivity
+    from kbtui.citations.turn_file_actions_and_commands import TurnActivity
 
     return TurnActivity(
         tuple(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support import Builder, asked, called, said, write_json
 
-from kbtui.userdata.bookmark_anchors import BookmarkAnchors
+from kbtui.userdata.bookmark_anchor_store import BookmarkAnchors
 from kbtui.userdata.user_data_store import UserData
 
 ID = "jp-c17800000001"

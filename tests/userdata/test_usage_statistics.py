@@ -8,7 +8,7 @@ import pytest
 from index_without_engine import indexed
 from support import Builder, called
 
-from kbtui.userdata.insights import (
+from kbtui.userdata.usage_statistics import (
     Insights,
     collect_insights,
     draw_daily_searches_and_citations,

@@ -15,9 +15,9 @@ from kbtui.index.passage_place_numbers import (
     make_first_passage_place,
     make_passage_place,
 )
+from kbtui.search.nearby_passage_scoring import MAX_SURROUNDING_TERMS, REACH
 from kbtui.search.rank_explanation import SearchExplainer
 from kbtui.search.search_request_and_answer import SearchRequest
-from kbtui.search.surrounding_text_scoring import MAX_SURROUNDING_TERMS, REACH
 from kbtui.workspace import Settings
 
 

@@ -16,7 +16,7 @@ from kbtui.citations.cited_text_comparison import (
 from kbtui.citations.files_read_by_tool_calls import list_files_read_by_call
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.knowledge.subject_file_access import BINARY_BYTES, explain_too_large_subject
-from kbtui.library.reference_target_reader import make_lazy_cited_subject_text
+from kbtui.library.reference_and_citation_reader import make_lazy_cited_subject_text
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_subject_ref
 from kbtui.workspace.git_history import find_git_history
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kbtui.citations.tool_call_citations import Citation, CitationKey
     from kbtui.conversations.conversation_data_types import Conversation
     from kbtui.knowledge.knowledge_data_types import Subject
-    from kbtui.library.reference_target_reader import ReferenceTargetReader
+    from kbtui.library.reference_and_citation_reader import ReferenceTargetReader
     from kbtui.references import Ref
     from kbtui.workspace.git_history import GitHistory
 
