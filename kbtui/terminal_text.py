@@ -8,6 +8,8 @@ shows only its own colours.
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
@@ -43,6 +45,7 @@ _USUAL_RANGES = (
     ("\t", "\n"), (" ", "~"), ("\xa0", "\xac"), ("\xae", "\u02ff"), ("\u2010", "\u2027"), ("\u2030", "\u205e"),
     ("\u2190", "\u2bff"),
 )  # fmt: skip
+_USUAL = f"[{''.join(f'{first}-{last}' for first, last in _USUAL_RANGES)}]*"
 # Scripts and symbols that can have marks: most texts have none, and testing for them is quick.
 _MAY_HAVE_MARKS = (
     r"[\u0300-\u036f\u0483-\u0489\u0591-\u1dff\u200c\u200d\u20d0-\u20f0\u2cef-\u2cf1\u2d7f\u2de0-\u2dff\u302a-\u302f\u3099\u309a"
@@ -110,6 +113,9 @@ def _has_only_usual_characters(text: str) -> bool:
     global _usual_characters
     if text.isascii():
         return text.replace("\n", "").replace("\t", "").isprintable()
+    if re := sys.modules.get("re"):
+        # This takes a tenth of the time of `strip`, but it is no reason to import `re`.
+        return re.fullmatch(_USUAL, text) is not None
     if not _usual_characters:
         _usual_characters = "".join(
             chr(code) for first, last in _USUAL_RANGES for code in range(ord(first), ord(last) + 1)

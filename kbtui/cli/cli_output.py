@@ -79,9 +79,41 @@ def decode_command_argument(text: str) -> str:
 
 def print_json_result(value: Any) -> None:
     """Print a result as one JSON document; for a terminal, escape all characters outside ASCII."""
-    import json
+    sys.stdout.write(format_indented_json(value, ensure_ascii=sys.stdout.isatty()) + "\n")
 
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=sys.stdout.isatty()) + "\n")
+
+def format_indented_json(value: Any, *, ensure_ascii: bool) -> str:
+    """Return what `json.dumps` returns with `indent=2`.
+
+    `json` is imported only for values that are not plain, because it imports `re`, which would take a
+    sixth of the time of `kbtui search --json`.
+    """
+    from _json import encode_basestring, encode_basestring_ascii
+
+    encode_text = encode_basestring_ascii if ensure_ascii else encode_basestring
+
+    def format_value(value: Any, line_break: str) -> str:
+        kind, inner = type(value), f"{line_break}  "
+        if kind is str:
+            return encode_text(value)
+        if kind is dict:
+            parts = [f"{encode_text(key)}: {format_value(value[key], inner)}" for key in value]
+            return f"{{{inner}{f',{inner}'.join(parts)}{line_break}}}" if parts else "{}"
+        if kind is list:
+            parts = [format_value(member, inner) for member in value]
+            return f"[{inner}{f',{inner}'.join(parts)}{line_break}]" if parts else "[]"
+        if value is None or kind is bool:
+            return {None: "null", True: "true", False: "false"}[value]
+        if kind is int or (kind is float and value - value == 0):
+            return repr(value)
+        raise TypeError
+
+    try:
+        return format_value(value, "\n")
+    except TypeError:
+        import json
+
+        return json.dumps(value, indent=2, ensure_ascii=ensure_ascii)
 
 
 def print_text_or_json(text: str, value: Any, as_json: bool) -> None:

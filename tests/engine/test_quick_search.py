@@ -15,6 +15,7 @@ from hypothesis import given, strategies
 from running import run_command
 from support import Builder, asked, called, end_engine, kill_engine, said
 
+from kbtui.cli.cli_output import format_indented_json
 from kbtui.engine.engine_client import EngineClient
 from kbtui.engine.engine_launcher import connect_or_start_engine
 from kbtui.engine.engine_protocol import (
@@ -23,6 +24,7 @@ from kbtui.engine.engine_protocol import (
     decode_frame_body,
     encode_message_as_frame,
 )
+from kbtui.terminal_text import sanitize
 from kbtui.userdata.user_data_store import UserData
 
 
@@ -157,9 +159,9 @@ def test_it_imports_little_while_an_engine_runs(served: Builder) -> None:
     parsers = {"argparse", "json", "re"}  # `json` imports `re`
     served.subject("guide/start.md", "# Start\n\nThe aardvark – “über” – is awake.\n")
     settled(connect_or_start_engine(served.workspace))
-    for words in ((), ("--since", "2026-01-01"), ("--topic", "guide"), ("--explain",)):
+    options = ((), ("--since", "2026-01-01"), ("--topic", "guide"), ("--explain",), ("--json",))
+    for words in options:
         assert not list_modules_of_search(served, *words) & (unneeded | parsers), words
-    assert not list_modules_of_search(served, "--json") & unneeded
 
 
 def test_it_imports_no_parsers_without_an_engine(
@@ -216,3 +218,28 @@ def test_what_json_refuses_is_no_frame(body: bytes) -> None:
     else:
         with pytest.raises(InvalidProtocolFrameError):
             decode_frame_body(body)
+
+
+@given(
+    JSON_VALUES | strategies.dictionaries(strategies.integers(), JSON_VALUES), strategies.booleans()
+)
+def test_json_results_are_indented_as_json_does(value: object, ensure_ascii: bool) -> None:
+    formatted = format_indented_json(value, ensure_ascii=ensure_ascii)
+    assert formatted == json.dumps(value, indent=2, ensure_ascii=ensure_ascii)
+
+
+def test_text_is_sanitized_alike_before_re_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = [chr(code) for code in (*range(0x3000), 0xD800, 0xFEFF, 0xFFFD, 0x1F600, 0xE0001)]
+    expected = {sample: sanitize(f"ü{sample}a") for sample in samples}
+    unusual = 0
+    for sample in samples:
+        if "re" in sys.modules:
+            if unusual > 50:
+                break
+            unusual += 1
+            monkeypatch.delitem(sys.modules, "re")
+        assert sanitize(f"ü{sample}a") == expected[sample], hex(ord(sample))
+    usual = [sample for sample in samples if sample.isalpha() and sample < "\u0300"]
+    monkeypatch.delitem(sys.modules, "re", raising=False)
+    assert all(sanitize(f"–{sample}\t\n") == f"–{sample}\t\n" for sample in usual)
+    assert "re" not in sys.modules
