@@ -157,7 +157,7 @@ class ShellCommandRun(NamedTuple):
     has_failed: bool
 
 
-class TurnActivity(NamedTuple):
+class TurnActionsAndCommands(NamedTuple):
     """What a turn did: its actions on files and its commands, and the calls that failed.
 
     The actions and the commands are in the order of the turn.
@@ -231,7 +231,7 @@ def collect_turn_activity(
     shorten_path: Callable[[str], str],
     known_texts: dict[str, str | None] | None = None,
     find_earlier_text: FindEarlierText | None = None,
-) -> TurnActivity:
+) -> TurnActionsAndCommands:
     """Return the activity of a turn: its actions on files, its commands, and its failed calls.
 
     Relative paths of calls are joined to `working_directory`, in which the agent ran. `shorten_path`
@@ -250,7 +250,9 @@ def collect_turn_activity(
             failures.append(event)
         if (text := get_command_of_call(event)) is not None:
             commands.append(ShellCommandRun(text, event.call, event.index, has_failed))
-    return TurnActivity(tuple(action for _, action in files), tuple(commands), tuple(failures))
+    return TurnActionsAndCommands(
+        tuple(action for _, action in files), tuple(commands), tuple(failures)
+    )
 
 
 def list_file_actions(

@@ -17,7 +17,7 @@ from kbtui.errors import KbtuiError, UsageError
 from kbtui.knowledge import load_knowledge
 from kbtui.sources.document_source_definitions import (
     MAIN_KEY,
-    SourceDefinition,
+    DocumentSourceDefinition,
     SourceRunProgress,
     add_source,
     approve_source,
@@ -162,7 +162,7 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
     return 0
 
 
-def _print_cron_explanation(source: SourceDefinition) -> None:
+def _print_cron_explanation(source: DocumentSourceDefinition) -> None:
     if source.cron is not None:
         print_to_stderr(
             "the engine runs the source at the scheduled times, and makes up for a missed run when the engine starts; "
@@ -251,7 +251,10 @@ def _print_sources(workspace: Workspace, userdata: UserData, args: Namespace) ->
 
 
 def _serialize_source(
-    workspace: Workspace, userdata: UserData, source: SourceDefinition, run: SourceRunRecord | None
+    workspace: Workspace,
+    userdata: UserData,
+    source: DocumentSourceDefinition,
+    run: SourceRunRecord | None,
 ) -> dict[str, object]:
     never = dict.fromkeys(f"last_run_{name}" for name in ("at", "status", "error", "entry_count"))
     return {
@@ -270,7 +273,7 @@ def _serialize_source(
 
 
 def _format_source_summary(
-    source: SourceDefinition, run: SourceRunRecord | None, *, is_approved: bool
+    source: DocumentSourceDefinition, run: SourceRunRecord | None, *, is_approved: bool
 ) -> str:
     state = "never run"
     if run:

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from kbtui.citations.turn_file_actions_and_commands import TurnActivity, TurnFileAction
+    from kbtui.citations.turn_file_actions_and_commands import (
+        TurnActionsAndCommands,
+        TurnFileAction,
+    )
     from kbtui.conversations.turn_marks import ConversationMarks
     from kbtui.library import Library
     from kbtui.library.file_turn_history import TurnTouchingFile
@@ -207,15 +210,15 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
 
 
 def _select_activity_of_call_and_file(
-    activity: TurnActivity, call: int | None, path: str | None
-) -> TurnActivity:
+    activity: TurnActionsAndCommands, call: int | None, path: str | None
+) -> TurnActionsAndCommands:
     """Return the part of an activity that belongs to a call and a file.
 
     If `call` or `path` is None, all calls or files are included.
     """
-    from kbtui.citations.turn_file_actions_and_commands import TurnActivity
+    from kbtui.citations.turn_file_actions_and_commands import TurnActionsAndCommands
 
-    return TurnActivity(
+    return TurnActionsAndCommands(
         tuple(
             one
             for one in activity.files
@@ -226,7 +229,7 @@ def _select_activity_of_call_and_file(
     )
 
 
-def make_activity_json(activity: TurnActivity) -> dict[str, Any]:
+def make_activity_json(activity: TurnActionsAndCommands) -> dict[str, Any]:
     """Return the file actions, commands and failures of a turn as JSON."""
     return {
         "files": [one.as_json() for one in activity.files],

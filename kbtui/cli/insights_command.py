@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from kbtui.userdata.query_log import LoggedQuery
     from kbtui.userdata.usage_statistics import (
         EntryCitationCount,
-        Insights,
         TitledTurnWithOutdatedCitations,
         TokenCountAndCost,
+        UsageStatistics,
     )
     from kbtui.userdata.user_data_store import UserData
 
@@ -99,7 +99,7 @@ def _delete_logged_searches(userdata: UserData, args: Namespace) -> int:
     return 0
 
 
-def format_insights_report(found: Insights) -> str:
+def format_insights_report(found: UsageStatistics) -> str:
     """Return the report that `kbtui insights` prints as text."""
     from kbtui.userdata.usage_statistics import draw_daily_searches_and_citations
 

@@ -33,7 +33,7 @@ _SAFE_ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.:-]*")
 _PURPOSES: tuple[CommandPurpose, ...] = get_args(CommandPurpose)
 
 
-class OfferedAgentCommand(NamedTuple):
+class AgentCommandForConversation(NamedTuple):
     """A command of an agent: its purpose, its words, and the directory in which it must run.
 
     `directory` is an absolute path. `last_turn` is the last turn of a copied conversation; None
@@ -58,7 +58,7 @@ class OfferedAgentCommand(NamedTuple):
 
 def list_agent_commands(
     workspace: Workspace, info: ConversationInfo, turn: int | None
-) -> list[OfferedAgentCommand]:
+) -> list[AgentCommandForConversation]:
     """Return the commands that continue, copy or attach a conversation, in this order.
 
     `turn` is the last turn of a copy, or the turn that is attached; None means the whole
@@ -71,7 +71,7 @@ def list_agent_commands(
 
 def _make_agent_command(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
-) -> OfferedAgentCommand | None:
+) -> AgentCommandForConversation | None:
     """Return the agent's command for a purpose, or None. The command's safety is not checked."""
     if info.kept_from is not None:
         return None
@@ -86,10 +86,10 @@ def _make_agent_command(
         return None
     directory = str(workspace.root) if command.directory is None else command.directory
     last = turn if purpose == "fork" and conversation_format.forks_at_turn else None
-    return OfferedAgentCommand(purpose, command.words, directory, last)
+    return AgentCommandForConversation(purpose, command.words, directory, last)
 
 
-def _explain_why_unsafe(info: ConversationInfo, command: OfferedAgentCommand) -> str | None:
+def _explain_why_unsafe(info: ConversationInfo, command: AgentCommandForConversation) -> str | None:
     """Return the reason why a command is not offered; None if it is safe."""
     prefix = get_conversation_format(info).id_prefix
     if not _SAFE_ID.fullmatch(decode_agents_own_id(prefix, info.id)):
@@ -103,7 +103,7 @@ def _explain_why_unsafe(info: ConversationInfo, command: OfferedAgentCommand) ->
 
 def find_agent_command(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
-) -> OfferedAgentCommand:
+) -> AgentCommandForConversation:
     """Return the agent's command for a purpose.
 
     Raises `NothingFound` if kbtui offers no command for this purpose.
@@ -127,7 +127,7 @@ def find_agent_command(
     raise NothingFound(message, where=info.ref, hint=hint)
 
 
-def run_agent_command(command: OfferedAgentCommand) -> int:
+def run_agent_command(command: AgentCommandForConversation) -> int:
     """Run a command in the terminal of this process, wait for it, and return its exit code.
 
     Raises `KbtuiError` if the command's directory does not exist, or if its program is not

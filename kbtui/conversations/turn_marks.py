@@ -453,7 +453,7 @@ def find_mark_places(
 
     Marks whose text cannot be found are left out.
     """
-    wanted = [(one.id, _AnchoredTextKey(one.anchor, one.call, one.passage)) for one in marks]
+    wanted = [(one.id, _MarkedTextIdentity(one.anchor, one.call, one.passage)) for one in marks]
     return _find_marked_text_places(conversation, wanted)
 
 
@@ -466,7 +466,7 @@ def find_places_of_turn_anchors(
     or call had when its anchor was made.
     """
     wanted = [
-        (name, _AnchoredTextKey(anchor, parse_conversation_ref(name).call))
+        (name, _MarkedTextIdentity(anchor, parse_conversation_ref(name).call))
         for name, anchor in anchors.items()
     ]
     return _find_marked_text_places(conversation, wanted)
@@ -482,7 +482,7 @@ def find_superseding_target_places(
     wanted = [
         (
             one.id,
-            _AnchoredTextKey(one.target_anchor, parse_conversation_ref(one.superseded_by).call),
+            _MarkedTextIdentity(one.target_anchor, parse_conversation_ref(one.superseded_by).call),
         )
         for one in marks
         if one.target_anchor and one.superseded_by
@@ -490,7 +490,7 @@ def find_superseding_target_places(
     return _find_marked_text_places(conversation, wanted)
 
 
-class _AnchoredTextKey(NamedTuple):
+class _MarkedTextIdentity(NamedTuple):
     """Identifies a text by its anchor and its call number.
 
     For a mark on a passage, the passage is part of the key.
@@ -508,7 +508,7 @@ class _AnchoredTextKey(NamedTuple):
 
 
 def _find_marked_text_places(
-    conversation: Conversation, wanted: Sequence[tuple[str, _AnchoredTextKey]]
+    conversation: Conversation, wanted: Sequence[tuple[str, _MarkedTextIdentity]]
 ) -> dict[str, MarkedTextPlace]:
     turns = conversation.turns
     histories = list(_hash_turns_cumulatively(turns)) if wanted else []
@@ -520,7 +520,7 @@ def _find_marked_text_places(
 
 
 def _find_marked_text_place(
-    turns: Sequence[Turn], text: _AnchoredTextKey, histories: list[str]
+    turns: Sequence[Turn], text: _MarkedTextIdentity, histories: list[str]
 ) -> MarkedTextPlace | None:
     """Return the place of a text.
 
@@ -555,7 +555,7 @@ def _find_marked_text_place(
 
 
 def _list_possibly_marked_events(
-    turns: Iterable[Turn], text: _AnchoredTextKey
+    turns: Iterable[Turn], text: _MarkedTextIdentity
 ) -> Iterator[tuple[Turn, ConversationEvent]]:
     """Yield the events that may be the marked event, each with its turn."""
     for turn in turns:
@@ -571,7 +571,7 @@ def _list_possibly_marked_events(
 
 def _choose_marked_text_place(
     candidates: Iterable[tuple[Turn, ConversationEvent]],
-    text: _AnchoredTextKey,
+    text: _MarkedTextIdentity,
     histories: list[str],
 ) -> MarkedTextPlace | None:
     """Return the place of the marked text, or None if the place is unclear.

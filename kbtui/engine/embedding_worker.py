@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kbtui.index.chunk_embedder import ChunkEmbedder
-    from kbtui.index.embedding_model import EmbeddingModelSource, Matrix
+    from kbtui.index.embedding_model import LocalEmbeddingModel, Matrix
     from kbtui.index.indexer import IndexProgress
-    from kbtui.index.published_vector_table_search import PublishedVectorTable
+    from kbtui.index.published_vector_table_search import PublishedVectorTableSearcher
     from kbtui.index.vector_store import VectorStore
     from kbtui.notices import PauseReason
     from kbtui.search.search_request_and_answer import SearchRequest
@@ -253,7 +253,7 @@ class WorkspaceEmbeddingModel:
     ) -> None:
         self._setting, self._log = setting, log
         self._shared = shared or SharedEmbeddingModels()
-        self._model: EmbeddingModelSource | None = None
+        self._model: LocalEmbeddingModel | None = None
         self._embedder: OnnxEmbeddingModel | EmbeddingProcess | None = None
         self._bulk_process: EmbeddingProcess | None = None
         self._dimension = 0
@@ -310,10 +310,10 @@ class WorkspaceEmbeddingModel:
         assert self._model is not None
         return f"{self._model.key} {self._model.source}"
 
-    def _load_embedder(self, model: EmbeddingModelSource) -> OnnxEmbeddingModel | EmbeddingProcess:
+    def _load_embedder(self, model: LocalEmbeddingModel) -> OnnxEmbeddingModel | EmbeddingProcess:
         return self._load_onnx_export(model) or EmbeddingProcess(model, self._log)
 
-    def _load_onnx_export(self, model: EmbeddingModelSource) -> OnnxEmbeddingModel | None:
+    def _load_onnx_export(self, model: LocalEmbeddingModel) -> OnnxEmbeddingModel | None:
         """Load the model's ONNX export; create the export first if necessary.
 
         Returns None if the model cannot run as an ONNX export.
@@ -417,7 +417,7 @@ class EmbeddingWorker:
         self._settings, self._cache_dir = settings, cache_dir
         self._on_progress, self._on_change, self._log = on_progress, on_change, log
         self._find_library_mirror = find_library_mirror
-        self._remote: PublishedVectorTable | None = None
+        self._remote: PublishedVectorTableSearcher | None = None
         """The vectors of a large published library, which stay in object storage."""
         self._model = model or WorkspaceEmbeddingModel(settings.model, log)
         self._model_key = ""
@@ -801,13 +801,13 @@ class EmbeddingWorker:
             catalog.close()
             cache.close()
 
-    def _open_published_vector_table(self, folder: Path) -> PublishedVectorTable | None:
+    def _open_published_vector_table(self, folder: Path) -> PublishedVectorTableSearcher | None:
         """Return the published vectors that stay in object storage, or None.
 
         The result is the same object as before unless the published table has changed.
         """
         from kbtui.index.published_vector_table_search import (
-            PublishedVectorTable,
+            PublishedVectorTableSearcher,
             find_published_table,
         )
 
@@ -817,7 +817,7 @@ class EmbeddingWorker:
             return None
         if self._remote is not None and self._open_folder == folder and self._remote.table == table:
             return self._remote
-        return PublishedVectorTable(table, folder)
+        return PublishedVectorTableSearcher(table, folder)
 
     def _report_embedding_progress(self, progress: IndexProgress) -> None:
         self.left = progress.total - progress.done

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kbtui.engine import engine_protocol
 from kbtui.engine.embedding_worker import EmbeddingWorker, WorkspaceEmbeddingModel
 from kbtui.engine.file_watcher import FileWatcher
-from kbtui.engine.index_refresh_worker import IndexWorker
+from kbtui.engine.index_refresh_worker import IndexRefreshWorker
 from kbtui.engine.search_service import SearchService
 from kbtui.engine.session_archiver import SessionArchiver
 from kbtui.errors import ConfigError, KbtuiError
-from kbtui.sources.document_source_scheduler import SCHEDULE_SECONDS, SourceScheduler
+from kbtui.sources.document_source_scheduler import SCHEDULE_SECONDS, DocumentSourceScheduler
 from kbtui.userdata.user_data_store import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
@@ -204,7 +204,7 @@ class EngineWorkspace:
                 WorkspaceEmbeddingModel(settings.model, log, models),
                 lambda: find_library_mirror(workspace),
             )
-            self._index_worker = IndexWorker(
+            self._index_refresh_worker = IndexRefreshWorker(
                 workspace,
                 settings,
                 self._broadcast_index_progress,
@@ -215,13 +215,13 @@ class EngineWorkspace:
                 workspace,
                 settings,
                 self._embedding_worker,
-                lambda: self._index_worker.was_damage_checked_recently,
+                lambda: self._index_refresh_worker.was_damage_checked_recently,
             )
             self._file_watcher = FileWatcher(
-                workspace, self._index_worker.refresh_after_file_change, log
+                workspace, self._index_refresh_worker.refresh_after_file_change, log
             )
-            self._schedule = SourceScheduler(workspace, log, umask)
-            self._session_keeper = SessionArchiver(workspace, settings, log)
+            self._schedule = DocumentSourceScheduler(workspace, log, umask)
+            self._session_archiver = SessionArchiver(workspace, settings, log)
         self.operations: Mapping[
             object, Callable[[ClientConnection, Any], Awaitable[Mapping[str, object]]]
         ] = {
@@ -237,19 +237,19 @@ class EngineWorkspace:
 
     def start_threads(self) -> None:
         """Start the threads, which first bring the index up to date."""
-        self._index_worker.start_thread()
+        self._index_refresh_worker.start_thread()
         self._file_watcher.start_thread()
         self._embedding_worker.start_thread()
-        self._session_keeper.start_thread()
+        self._session_archiver.start_thread()
 
     async def stop_threads(self) -> None:
         """Stop the threads and the running source; wait up to ten seconds for them to end."""
         stops = (
             self._schedule.stop,
             self._file_watcher.stop_thread,
-            self._index_worker.stop_thread,
+            self._index_refresh_worker.stop_thread,
             self._embedding_worker.stop_thread,
-            self._session_keeper.stop_thread,
+            self._session_archiver.stop_thread,
         )
         # Threads of other workspaces may occupy the threads of `asyncio.to_thread`.
         with_threads = ThreadPoolExecutor(len(stops), thread_name_prefix="stop")
@@ -263,7 +263,7 @@ class EngineWorkspace:
     @property
     def may_still_write_files(self) -> bool:
         """Whether a thread may still be writing the index or the vectors. Use this only after `stop_threads`."""
-        return self._index_worker.is_alive or self._embedding_worker.may_still_write_files
+        return self._index_refresh_worker.is_alive or self._embedding_worker.may_still_write_files
 
     def close_files(self) -> None:
         """Close the files and descriptors that are still open after `stop_threads`."""
@@ -277,7 +277,7 @@ class EngineWorkspace:
             self._embedding_worker.is_busy and not self._embedding_worker.is_paused_by_user
         )
         return bool(
-            is_embedding or self._index_worker.is_busy or self._schedule.running_source_name
+            is_embedding or self._index_refresh_worker.is_busy or self._schedule.running_source_name
         )
 
     @property
@@ -339,7 +339,7 @@ class EngineWorkspace:
                 is_pull_due(self.workspace)
                 and not pull_subscribed_library(self.workspace).is_unchanged
             ):
-                self._index_worker.request_index_refresh()
+                self._index_refresh_worker.request_index_refresh()
             if minutes := get_subscription_settings(self.workspace).refresh_minutes:
                 return min(PULL_CHECK_SECONDS, minutes * 60)
         except (KbtuiError, OSError, sqlite3.Error) as error:
@@ -348,7 +348,7 @@ class EngineWorkspace:
 
     def find_reason_to_close(self) -> str | None:
         """Return why the workspace must be closed and opened again, or None if it can stay open."""
-        if not self._index_worker.is_alive:
+        if not self._index_refresh_worker.is_alive:
             return "the thread that writes the index has ended"
         with self.client_environment.use():
             return self._find_changed_settings()
@@ -395,14 +395,14 @@ class EngineWorkspace:
         self._broadcast_event_from_thread(event)
 
     def _handle_finished_refresh(self, changes: IndexRefreshChanges) -> None:
-        self._file_watcher.set_watched_topic_directories(self._index_worker.topic_folders)
+        self._file_watcher.set_watched_topic_directories(self._index_refresh_worker.topic_folders)
         if not changes.is_unfinished:
             self._index_progress = None
-            self._session_keeper.request_archiving()
-        if changes or not self._index_worker.has_reported_generation:
-            self._index_worker.has_reported_generation = True
+            self._session_archiver.request_archiving()
+        if changes or not self._index_refresh_worker.has_reported_generation:
+            self._index_refresh_worker.has_reported_generation = True
             self._embedding_worker.set_index_generation_to_embed(
-                self._index_worker.index_generation_directory
+                self._index_refresh_worker.index_generation_directory
             )
         if changes:
             self._broadcast_event_from_thread(
@@ -426,13 +426,13 @@ class EngineWorkspace:
             else self._embedding_worker.keywords_only_notice
         )
         return {
-            "lexical": self._index_worker.first_refresh.is_set(),
+            "lexical": self._index_refresh_worker.first_refresh.is_set(),
             "semantic": notice is None,
             "keywords_only": notice.values if notice else None,
             "left": self._embedding_worker.left,
             "paused": self._embedding_worker.is_paused_by_user,
-            "error": self._index_worker.error,
-            "configuration_problem": self._index_worker.configuration_problem,
+            "error": self._index_refresh_worker.error,
+            "configuration_problem": self._index_refresh_worker.configuration_problem,
             "reading": self._index_progress,
         }
 
@@ -459,10 +459,10 @@ class EngineWorkspace:
             "pid": os.getpid(),
             "version": __version__,
             "root": convert_path_to_utf8(self.workspace.root),
-            "generation": self._index_worker.index_generation_name,
+            "generation": self._index_refresh_worker.index_generation_name,
             "clients": len(self.clients),
             "progress": self._last_progress,
-            "busy": self._embedding_worker.is_busy or self._index_worker.is_busy,
+            "busy": self._embedding_worker.is_busy or self._index_refresh_worker.is_busy,
             "polling": self._file_watcher.polling_reason,
             **self._describe_engine_readiness(),
         }
@@ -482,14 +482,14 @@ class EngineWorkspace:
         self._end_if_obsolete()
         wait = engine_protocol.get_wait_seconds(request)
         check = request.get("check")
-        if check == "suspicion" and self._index_worker.was_damage_checked_recently:
+        if check == "suspicion" and self._index_refresh_worker.was_damage_checked_recently:
             return {"done": True, "mended": None, **self._describe_engine_readiness()}
         retry, rebuild = request.get("retry", False), request.get("rebuild", False)
-        done = self._index_worker.first_refresh
+        done = self._index_refresh_worker.first_refresh
         if retry:
             self._embedding_worker.retry_failed_model_loading()
         if retry or rebuild or check or request.get("force", True):
-            done = self._index_worker.request_index_refresh(
+            done = self._index_refresh_worker.request_index_refresh(
                 retry=retry, check=bool(check), rebuild=rebuild
             )
         client.pending_refresh, client.wants_damage_check = done, bool(check)
@@ -512,7 +512,9 @@ class EngineWorkspace:
         finished = await wait_for_thread_event(client.pending_refresh, wait)
         self._end_if_obsolete()
         mended = (
-            self._index_worker.repaired_damage if client.wants_damage_check and finished else None
+            self._index_refresh_worker.repaired_damage
+            if client.wants_damage_check and finished
+            else None
         )
         return {"done": finished, "mended": mended, **self._describe_engine_readiness()}
 
@@ -558,7 +560,7 @@ class EngineWorkspace:
         if request["question"].get("mode") != "lexical" and request.get("uses_model", True):
             self._embedding_worker.request_model_loading()
         is_done = await wait_for_thread_event(
-            self._index_worker.first_refresh, FIRST_REFRESH_SECONDS
+            self._index_refresh_worker.first_refresh, FIRST_REFRESH_SECONDS
         )
         state: EngineReadinessAfterWait = {
             "done": is_done,

@@ -63,7 +63,7 @@ def _is_error_fixed_by_rebuild(error: BaseException) -> bool:
     ) or is_rust_panic(error)
 
 
-class IndexWorker:
+class IndexRefreshWorker:
     """Brings the index up to date with the files, one refresh at a time.
 
     * `first_refresh` is set after the first refresh.

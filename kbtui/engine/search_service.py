@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from kbtui.index.embedding_model import Matrix
     from kbtui.index.index_reader import IndexReader
-    from kbtui.search.search_pipeline import SemanticLeg, SemanticRanker
+    from kbtui.search.search_pipeline import SemanticRanker, SemanticSearchStarter
     from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
     from kbtui.workspace import Settings, Workspace
 
@@ -47,7 +47,7 @@ def answer_search_request(
     workspace: Workspace,
     reader: IndexReader,
     question: SearchRequest,
-    semantic: SemanticLeg | None = None,
+    semantic: SemanticSearchStarter | None = None,
 ) -> SearchAnswer:
     """Answer a search request.
 
@@ -64,7 +64,7 @@ def _answer_search_request_without_marks(
     workspace: Workspace,
     reader: IndexReader,
     question: SearchRequest,
-    semantic: SemanticLeg | None,
+    semantic: SemanticSearchStarter | None,
 ) -> SearchAnswer:
     if question.like is not None:
         from kbtui.conversations.conversation_repository import parse_entered_reference
@@ -90,7 +90,7 @@ def _answer_search_request_without_marks(
     return search_index(workspace, reader, question, semantic)
 
 
-def make_empty_semantic_search(notice: Notice | None) -> SemanticLeg:
+def make_empty_semantic_search(notice: Notice | None) -> SemanticSearchStarter:
     """Return a search by meaning that finds nothing; `notice` says why."""
     return lambda text: lambda question, generation: SemanticRanking(None, notice)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_model import LoadedEmbeddingModel, Matrix
     from kbtui.index.embedding_process import EmbeddingProcess
     from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
-    from kbtui.index.published_vector_table_search import PublishedVectorTable
+    from kbtui.index.published_vector_table_search import PublishedVectorTableSearcher
     from kbtui.index.vector_store import VectorRow, VectorStore
     from kbtui.notices import PauseReason
 
@@ -89,7 +89,7 @@ class ChunksWithoutVector:
         self,
         catalog: CatalogDatabase,
         store: VectorStore,
-        remote: PublishedVectorTable | None = None,
+        remote: PublishedVectorTableSearcher | None = None,
     ) -> None:
         """Queue the chunks without a current vector. Remove vectors that are stale or belong to no chunk.
 
@@ -176,7 +176,7 @@ class ChunkEmbedder:
         on_progress: Callable[[IndexProgress], None] | None = None,
         stop: threading.Event | None = None,
         get_embedding_pause_reason: Callable[[], PauseReason | None] | None = None,
-        remote: PublishedVectorTable | None = None,
+        remote: PublishedVectorTableSearcher | None = None,
     ) -> None:
         """Create a chunk embedder. While `get_embedding_pause_reason` returns a reason, embedding is paused.
 

@@ -89,7 +89,7 @@ def make_published_row_number(tie: int) -> int:
     return tie >> 1
 
 
-class PublishedVectorTable:
+class PublishedVectorTableSearcher:
     """Searches a published table for one index generation.
 
     Any thread may search, but only one thread may call `take_chunks_without_published_vector`.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbtui.citations.turn_file_actions_and_commands import (
         FileEdit,
         FindEarlierText,
-        TurnActivity,
+        TurnActionsAndCommands,
     )
     from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo, Turn
     from kbtui.references import Ref
@@ -219,7 +219,7 @@ def describe_unexplained_lines(unexplained: list[LinesNotWrittenByTurns]) -> Ite
 
 def collect_turn_activities(
     workspace: Workspace, conversation: Conversation
-) -> dict[int, TurnActivity]:
+) -> dict[int, TurnActionsAndCommands]:
     """Map the number of each turn of a conversation to the turn's activity."""
     from kbtui.citations.turn_file_actions_and_commands import collect_turn_activity
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbtui.library.file_turn_history import FileTurnHistory
 
 
-class ReferenceTargetReader(IndexAndEngineAccess):
+class ReferenceAndCitationReader(IndexAndEngineAccess):
     """Reads the targets of references, and finds citations."""
 
     def load_knowledge(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kbtui.citations.tool_call_citations import Citation, CitationKey
     from kbtui.conversations.conversation_data_types import Conversation
     from kbtui.knowledge.knowledge_data_types import Subject
-    from kbtui.library.reference_and_citation_reader import ReferenceTargetReader
+    from kbtui.library.reference_and_citation_reader import ReferenceAndCitationReader
     from kbtui.references import Ref
     from kbtui.workspace.git_history import GitHistory
 
@@ -97,7 +97,7 @@ class SubjectHistory(NamedTuple):
     problem: str | None = None
 
 
-def find_citation(reader: ReferenceTargetReader, key: CitationKey) -> Citation:
+def find_citation(reader: ReferenceAndCitationReader, key: CitationKey) -> Citation:
     """Return the citation with this key, extracted from its conversation. Raises `NothingFound`."""
     for cite in reader.extract_citations(reader.load_conversation(key.conversation)):
         if cite.key == key:
@@ -106,7 +106,7 @@ def find_citation(reader: ReferenceTargetReader, key: CitationKey) -> Citation:
 
 
 def read_given_and_current_text(
-    reader: ReferenceTargetReader, cite: Citation
+    reader: ReferenceAndCitationReader, cite: Citation
 ) -> GivenAndCurrentSubjectText:
     """Return the subject text that a citing turn was given, and the subject's current text.
 
@@ -137,7 +137,7 @@ def read_given_and_current_text(
     return GivenAndCurrentSubjectText(cite, text, now, renamed)
 
 
-def read_subject_history(reader: ReferenceTargetReader, ref: Ref) -> SubjectHistory:
+def read_subject_history(reader: ReferenceAndCitationReader, ref: Ref) -> SubjectHistory:
     """Return the versions of a subject, newest first, each with the turns that were given this version.
 
     Versions come from Git, if the subject is in a repository, and from conversations in which a
@@ -165,7 +165,7 @@ def read_subject_history(reader: ReferenceTargetReader, ref: Ref) -> SubjectHist
     return SubjectHistory(ref, versions, problem)
 
 
-def _may_have_been_deleted(reader: ReferenceTargetReader, ref: Ref) -> bool:
+def _may_have_been_deleted(reader: ReferenceAndCitationReader, ref: Ref) -> bool:
     """Return whether a subject that was not found may have been deleted, rather than disabled."""
     knowledge = reader.load_knowledge()
     topic = knowledge.topics.get(ref.topic or "")
@@ -174,7 +174,7 @@ def _may_have_been_deleted(reader: ReferenceTargetReader, ref: Ref) -> bool:
 
 
 def _add_given_versions(
-    reader: ReferenceTargetReader,
+    reader: ReferenceAndCitationReader,
     refs: Iterable[Ref],
     versions: list[SubjectVersion],
     relative: str | None,
@@ -319,7 +319,7 @@ class _SubjectVersionCollector:
             del values[latest]
 
 
-def find_renamed_subject(reader: ReferenceTargetReader, ref: Ref) -> Ref | None:
+def find_renamed_subject(reader: ReferenceAndCitationReader, ref: Ref) -> Ref | None:
     """Return the new reference of a missing subject if Git shows that it was renamed; otherwise None."""
     history = find_git_history(str(reader.workspace.root))
     path = _find_committed_path_of_deleted_subject(reader, ref, history)
@@ -333,7 +333,7 @@ def find_renamed_subject(reader: ReferenceTargetReader, ref: Ref) -> Ref | None:
 
 
 def _list_current_and_committed_versions(
-    reader: ReferenceTargetReader, subject: Subject
+    reader: ReferenceAndCitationReader, subject: Subject
 ) -> tuple[list[SubjectVersion], list[Ref], str | None]:
     """Return the versions of a subject, its earlier references, and a reason or None.
 
@@ -368,7 +368,7 @@ def _list_current_and_committed_versions(
 
 
 def _list_committed_versions_of_deleted_subject(
-    reader: ReferenceTargetReader, ref: Ref
+    reader: ReferenceAndCitationReader, ref: Ref
 ) -> tuple[list[SubjectVersion], list[Ref], str | None]:
     """Return the versions, the earlier references, and the path in the topic.
 
@@ -384,7 +384,7 @@ def _list_committed_versions_of_deleted_subject(
 
 
 def _find_committed_path_of_deleted_subject(
-    reader: ReferenceTargetReader, ref: Ref, history: GitHistory | None
+    reader: ReferenceAndCitationReader, ref: Ref, history: GitHistory | None
 ) -> str | None:
     """Return the path that a missing subject had in the repository; None if Git has no such file."""
     if history is None or ref.topic not in reader.load_knowledge().topics:
@@ -398,7 +398,7 @@ def _find_committed_path_of_deleted_subject(
 
 
 def _find_directory_in_repository(
-    reader: ReferenceTargetReader, ref: Ref, history: GitHistory
+    reader: ReferenceAndCitationReader, ref: Ref, history: GitHistory
 ) -> str:
     """Return the directory of the topic that `ref` names, relative to the repository, with a final slash."""
     subjects = reader.load_knowledge().topics[ref.topic or ""].subjects
@@ -431,7 +431,7 @@ def _list_committed_versions(
 
 
 def _list_citations_with_given_texts(
-    reader: ReferenceTargetReader, refs: Iterable[Ref]
+    reader: ReferenceAndCitationReader, refs: Iterable[Ref]
 ) -> list[Citation]:
     """Return the citations of a subject under any of `refs`, with the texts that the turns were given."""
     found = [cite for ref in dict.fromkeys(refs) for cite in reader.find_citing_turns(ref)]

@@ -24,7 +24,7 @@ from kbtui.library.index_and_engine_access import (
     FIRST_INDEX_SECONDS,
     EngineEventListener,
 )
-from kbtui.library.reference_and_citation_reader import ReferenceTargetReader
+from kbtui.library.reference_and_citation_reader import ReferenceAndCitationReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import (
     DEFAULT_LIMIT,
@@ -99,7 +99,7 @@ def load_checked_settings() -> Settings:
     return settings
 
 
-class Library(ReferenceTargetReader):
+class Library(ReferenceAndCitationReader):
     """One workspace: its topics, conversations, index, engine and citations."""
 
     def __init__(self, workspace: Workspace, settings: Settings) -> None:

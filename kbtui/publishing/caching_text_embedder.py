@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from kbtui.index.embedding_model import EmbeddingModelSource
+    from kbtui.index.embedding_model import LocalEmbeddingModel
     from kbtui.workspace import Workspace
 
 VECTORS_AT_ONCE = 16_384
@@ -25,7 +25,7 @@ class CachingTextEmbedder:
     """Returns the vectors of texts. Those that are neither in the embedding cache nor in the mirror are computed."""
 
     def __init__(
-        self, workspace: Workspace, model: EmbeddingModelSource, log: Callable[[str], None]
+        self, workspace: Workspace, model: LocalEmbeddingModel, log: Callable[[str], None]
     ) -> None:
         from kbtui.index.embedding_process import EmbeddingProcess
 

@@ -35,7 +35,7 @@ from kbtui.index.passage_place_numbers import (
 )
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.combined_term_statistics import CombinedTermStatistics
-from kbtui.search.nearby_passage_scoring import SurroundingTextScorer, make_place_block_query
+from kbtui.search.nearby_passage_scoring import NearbyPassageScorer, make_place_block_query
 from kbtui.search.query_stemming_and_matching import (
     QueryToken,
     QueryWord,
@@ -478,7 +478,7 @@ class _KeywordIndexQuery:
         """The numbers of the chunks whose own texts match `query`; None if there are too many to fetch."""
         self.places_with_surroundings: set[int] = set()
         """The places of the chunks whose scores include that of the text around them."""
-        self.surroundings = SurroundingTextScorer(
+        self.surroundings = NearbyPassageScorer(
             self.searcher, self._schema, self.words, self._counted
         )
 

@@ -24,7 +24,7 @@ from kbtui.search.combined_term_statistics import CombinedTermStatistics
 from kbtui.search.passage_reranker import RERANKED_PASSAGES, ScoredPassage
 from kbtui.search.query_stemming_and_matching import FEW_KEYWORD_HITS
 from kbtui.search.search_pipeline import (
-    SearchLegScoreFusion,
+    HybridScoreFusion,
     SearchRun,
     add_context_to_hits,
     format_filters_in_effect,
@@ -169,7 +169,7 @@ class _MultiIndexSearch:
         if request.mode != "semantic" or not self._legs:
             self._legs["lexical"] = by_keywords
             notices += first.make_notices_without_words(by_keywords)
-        fusion = SearchLegScoreFusion(
+        fusion = HybridScoreFusion(
             self._legs, depth=request.depth, coverage=coverage, pending=pending
         )
         scores = self._fuse_rankings(fusion)
@@ -354,7 +354,7 @@ class _MultiIndexSearch:
         best = select_best_chunks(list(merged.values()), self._request.depth)
         return [(row.number, row.score) for row in best]
 
-    def _fuse_rankings(self, fusion: SearchLegScoreFusion) -> dict[int, float]:
+    def _fuse_rankings(self, fusion: HybridScoreFusion) -> dict[int, float]:
         """Return the score of each passage. The best passages are reranked."""
         scores = fusion.fuse_leg_scores()
         for position, run in self._runs.items():
@@ -389,7 +389,7 @@ class _MultiIndexSearch:
     def _list_places_of_passage(self, chunk: int) -> list[_PassageInIndex]:
         return [place for _, place in sorted(self._places[chunk].items())]
 
-    def _add_context_to_hits(self, hits: list[Hit], fusion: SearchLegScoreFusion) -> list[Hit]:
+    def _add_context_to_hits(self, hits: list[Hit], fusion: HybridScoreFusion) -> list[Hit]:
         """Add answers, later turns and outdated subjects to the hits, each from the hit's own index."""
         found: dict[str, Hit] = {}
         for position, run in self._runs.items():

@@ -45,7 +45,7 @@ REACH = len(DISTANCE_WEIGHTS) - 1
 _STEPS = tuple((step, DISTANCE_WEIGHTS[abs(step)]) for step in range(-REACH, REACH + 1))
 
 
-class SurroundingQueryTerm(NamedTuple):
+class WeightedQueryStem(NamedTuple):
     """A stem that is looked for around passages, with its weight and the highest possible score."""
 
     word: str
@@ -61,7 +61,7 @@ class _NearbyPassage(NamedTuple):
     terms: tuple[int, ...]
 
 
-class SurroundingTextScorer:
+class NearbyPassageScorer:
     """Finds and scores the words of a query around the passages of a keyword index."""
 
     def __init__(
@@ -69,13 +69,13 @@ class SurroundingTextScorer:
     ) -> None:
         """Prepare the search of `searcher`. Rarities are computed from `statistics`, a searcher or a sum of several."""
         self._searcher, self._schema = searcher, schema
-        found: dict[str, SurroundingQueryTerm] = {}
+        found: dict[str, WeightedQueryStem] = {}
         for token in (token for word in words for token in word.tokens):
             weight = token.weight * SURROUNDINGS_WEIGHT
             weight += found[token.stem].weight if token.stem in found else 0.0
             highest = weight * (_SATURATION + 1) * _compute_rarity(statistics, token.stem)
             if highest:
-                found[token.stem] = SurroundingQueryTerm(token.plain, token.stem, weight, highest)
+                found[token.stem] = WeightedQueryStem(token.plain, token.stem, weight, highest)
         best = sorted(found.values(), key=lambda term: (-term.highest, term.stem))
         self.terms = best[:MAX_SURROUNDING_TERMS]
 

@@ -12,10 +12,10 @@ from kbtui.search.passage_reranker import RankBonuses
 from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import (
     SCORE_DIGITS,
-    EmbeddedChunkText,
+    ChunkRankAndScore,
     QueryTermScore,
     RankExplanation,
-    SearchLegRank,
+    WeightedEmbeddingTexts,
 )
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kbtui.index.index_reader import IndexReader
     from kbtui.references import Ref
     from kbtui.search.keyword_search import ChunkRanking, TermScores
-    from kbtui.search.nearby_passage_scoring import SurroundingQueryTerm
-    from kbtui.search.search_pipeline import SemanticLeg
+    from kbtui.search.nearby_passage_scoring import WeightedQueryStem
+    from kbtui.search.search_pipeline import SemanticSearchStarter
     from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
     from kbtui.workspace import Workspace
 
@@ -49,7 +49,7 @@ class _IndexTermScores(NamedTuple):
 
     chunks: set[int]
     own: list[TermScores]
-    around_terms: list[SurroundingQueryTerm]
+    around_terms: list[WeightedQueryStem]
     around: dict[int, list[float]]
 
 
@@ -61,7 +61,7 @@ class SearchExplainer:
         workspace: Workspace,
         reader: IndexReader,
         request: SearchRequest,
-        semantic: SemanticLeg | None = None,
+        semantic: SemanticSearchStarter | None = None,
     ) -> None:
         self._workspace, self._reader, self._semantic = workspace, reader, semantic
         self._run = SearchRun(workspace, reader, request)
@@ -161,18 +161,18 @@ class SearchExplainer:
 
     # the legs
 
-    def _find_chunk_rank_in_leg(self, leg: str, number: int, absent: Notice) -> SearchLegRank:
+    def _find_chunk_rank_in_leg(self, leg: str, number: int, absent: Notice) -> ChunkRankAndScore:
         run = self._run
         if leg not in run.legs:
-            return SearchLegRank(reason=Notice("leg_not_asked"))
+            return ChunkRankAndScore(reason=Notice("leg_not_asked"))
         ranks = self._leg_ranks[leg]
         part = round(run.fusion.score_chunk_in_leg(leg, number), SCORE_DIGITS)
         if number not in ranks:
             ranks = self._rank_many_chunks_in_leg(leg)
         if number not in ranks:
-            return SearchLegRank(gives=part, reason=absent)
+            return ChunkRankAndScore(gives=part, reason=absent)
         rank, score = ranks[number]
-        return SearchLegRank(rank, round(score, 6), part)
+        return ChunkRankAndScore(rank, round(score, 6), part)
 
     def _rank_many_chunks_in_leg(self, leg: str) -> dict[int, tuple[int, float]]:
         """Rank more chunks than a search does; map the number of each chunk to its rank and score.
@@ -255,7 +255,7 @@ class SearchExplainer:
 
     def _describe_embedded_texts(
         self, entry: CatalogEntry, chunk: Chunk
-    ) -> EmbeddedChunkText | None:
+    ) -> WeightedEmbeddingTexts | None:
         is_compared = "semantic" in self._run.legs and chunk.number not in self._run.pending
         if not chunk.embed or not is_compared:
             return None
@@ -266,7 +266,7 @@ class SearchExplainer:
         chunks = self._reader.list_entry_chunks(entry.id, first, end)
         position = next((at for at, other in enumerate(chunks) if other.id == chunk.id), None)
         around = find_embedding_neighbours(chunks, position) if position is not None else []
-        return EmbeddedChunkText(
+        return WeightedEmbeddingTexts(
             chunk.text,
             entry.title,
             TITLE_WEIGHT,

@@ -60,7 +60,7 @@ CHUNKS_LOADED_AT_ONCE = 30
 
 SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
 """A function that takes a request and the name of an index generation, and ranks chunks by their vectors."""
-SemanticLeg = Callable[[str], SemanticRanker]
+SemanticSearchStarter = Callable[[str], SemanticRanker]
 """A function that starts to embed the text of a query, and returns before the vector is ready.
 
 Its result is a function that waits for the vector and then ranks chunks.
@@ -71,7 +71,7 @@ def search_index(
     workspace: Workspace,
     reader: IndexReader,
     request: SearchRequest,
-    semantic: SemanticLeg | None = None,
+    semantic: SemanticSearchStarter | None = None,
 ) -> SearchAnswer:
     """Search by keywords, by meaning or both, as the request's mode says; fuse the rankings.
 
@@ -82,7 +82,7 @@ def search_index(
 
 
 def run_search_and_build_answer(
-    run: SearchRun, semantic: SemanticLeg | None = None
+    run: SearchRun, semantic: SemanticSearchStarter | None = None
 ) -> SearchAnswer:
     """Run a search and return its answer. The rankings are stored in `run`."""
     request = run.request
@@ -277,7 +277,7 @@ class SearchRun:
         entry = self.entries_by_id.get(entry_id)
         return None if chunk is None or entry is None else (entry, chunk)
 
-    def run_search_legs(self, semantic: SemanticLeg | None) -> None:
+    def run_search_legs(self, semantic: SemanticSearchStarter | None) -> None:
         """Rank chunks by keywords, by meaning or both, as the request's mode requires.
 
         Sets `legs`, `scores` and `notices`.
@@ -357,9 +357,9 @@ class SearchRun:
             self.visible_chunks = self._sort_chunks_by_score(self.visible_chunks)
 
     @cached_property
-    def fusion(self) -> SearchLegScoreFusion:
+    def fusion(self) -> HybridScoreFusion:
         """The object that computes how much each ranking adds to the score of a chunk."""
-        return SearchLegScoreFusion(
+        return HybridScoreFusion(
             self.legs,
             depth=self.request.depth,
             coverage=self.coverage,
@@ -381,7 +381,7 @@ class SearchRun:
         rarities = {stem: compute_rarity(counted.doc_freq("body", stem), total) for stem in stems}
         return RankBonusCalculator(side.words, rarities, self.keyword_search.language)
 
-    def _start_semantic_leg(self, semantic: SemanticLeg | None) -> SemanticRanker | None:
+    def _start_semantic_leg(self, semantic: SemanticSearchStarter | None) -> SemanticRanker | None:
         if self.request.mode == "lexical" or semantic is None or not self.query.spoken:
             return None
         if self.asks_for_tool_calls:
@@ -615,7 +615,7 @@ LEG_WEIGHTS = {"lexical": 0.45, "semantic": 0.5}
 """The weight of each leg in the fused score."""
 
 
-class SearchLegScoreScale:
+class RankingScoreScale:
     """Scales the scores of a leg, so that the scores of both legs can be added.
 
     A leg is the ranking by keywords or by meaning. A scaled score says how far a score is above the
@@ -653,7 +653,7 @@ class SearchLegScoreScale:
         return max(0.0, score) / self._deviation
 
 
-class SearchLegScoreFusion:
+class HybridScoreFusion:
     """Adds up each chunk's scaled scores from the two legs: the rankings by keywords and by meaning."""
 
     def __init__(
@@ -677,7 +677,7 @@ class SearchLegScoreFusion:
         self.has_two_rankings = sum(1 for ranked in legs.values() if ranked) > 1
         """Whether both legs have hits. If only one leg has hits, they keep the order of that leg."""
         self._scales = {
-            name: SearchLegScoreScale(ranked, depth=depth, is_lexical=name == "lexical")
+            name: RankingScoreScale(ranked, depth=depth, is_lexical=name == "lexical")
             for name, ranked in legs.items()
         }
 

@@ -303,7 +303,7 @@ class Hit(NamedTuple):
         return cls(**values)
 
 
-class SearchLegRank(NamedTuple):
+class ChunkRankAndScore(NamedTuple):
     """The rank of a chunk in one leg: in the ranking by keywords, or in the ranking by meaning.
 
     * `rank` is counted from 1. A chunk can have a rank even if it is not among the leg's hits. If
@@ -324,7 +324,7 @@ class SearchLegRank(NamedTuple):
         return self._asdict() | {"note": note, "reason": reason._asdict() if reason else None}
 
     @classmethod
-    def from_json(cls, shape: Mapping[str, Any]) -> SearchLegRank:
+    def from_json(cls, shape: Mapping[str, Any]) -> ChunkRankAndScore:
         """Parse the JSON that `as_json` returns."""
         reason = Notice(**shape["reason"]) if shape["reason"] else None
         return cls(shape["rank"], shape["score"], shape["gives"], reason)
@@ -344,7 +344,7 @@ class QueryTermScore(NamedTuple):
     score: float
 
 
-class EmbeddedChunkText(NamedTuple):
+class WeightedEmbeddingTexts(NamedTuple):
     """The texts from which a chunk's vector is computed.
 
     `text` is the chunk's own text, whose weight is 1. `neighbours` are the texts of the chunks
@@ -376,8 +376,8 @@ class RankExplanation(NamedTuple):
     chunk_id: str | None
     rank: int | None = None
     score: float = 0.0
-    lexical: SearchLegRank = SearchLegRank()
-    semantic: SearchLegRank = SearchLegRank()
+    lexical: ChunkRankAndScore = ChunkRankAndScore()
+    semantic: ChunkRankAndScore = ChunkRankAndScore()
     title_gives: float = 0.0
     length_gives: float = 0.0
     words_gives: float = 0.0
@@ -387,7 +387,7 @@ class RankExplanation(NamedTuple):
     place_gives: float = 0.0
     matches: Sequence[QueryTermScore] = ()
     missing: Sequence[str] = ()
-    embedded: EmbeddedChunkText | None = None
+    embedded: WeightedEmbeddingTexts | None = None
     kept_out: Sequence[Notice] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -411,11 +411,11 @@ class RankExplanation(NamedTuple):
         embedded = shape["embedded"]
         values: Any = {name: value for name, value in shape.items() if name in cls._fields}
         return cls(**values | {
-            "lexical": SearchLegRank.from_json(shape["lexical"]),
-            "semantic": SearchLegRank.from_json(shape["semantic"]),
+            "lexical": ChunkRankAndScore.from_json(shape["lexical"]),
+            "semantic": ChunkRankAndScore.from_json(shape["semantic"]),
             "kept_out": [Notice(**notice) for notice in shape["reasons"]],
             "matches": [QueryTermScore(**match) for match in shape["matches"]],
-            "embedded": EmbeddedChunkText(**embedded) if embedded else None,
+            "embedded": WeightedEmbeddingTexts(**embedded) if embedded else None,
         })  # fmt: skip
 
 

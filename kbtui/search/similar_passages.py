@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbtui.index.index_reader import IndexReader
     from kbtui.references import Ref
     from kbtui.search.query_stemming_and_matching import StemmingAnalyzer
-    from kbtui.search.search_pipeline import SemanticLeg
+    from kbtui.search.search_pipeline import SemanticSearchStarter
     from kbtui.search.search_request_and_answer import SearchAnswer
     from kbtui.workspace import Workspace
 
@@ -34,7 +34,7 @@ def find_similar_passages(
     reader: IndexReader,
     ref: Ref,
     request: SearchRequest,
-    semantic: SemanticLeg | None = None,
+    semantic: SemanticSearchStarter | None = None,
 ) -> SearchAnswer:
     """Find the passages of other entries that are most similar to the text of a reference.
 

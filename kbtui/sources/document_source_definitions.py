@@ -33,7 +33,7 @@ SourceKind = Literal["url_crawl", "file_upload", "mcp"]
 
 
 @dataclass(frozen=True)
-class SourceDefinition:
+class DocumentSourceDefinition:
     """One `[source.NAME]` table of `kb-sources.toml`.
 
     The source's documents are in the subdirectory `name` of the topic. Some of the table's keys
@@ -141,13 +141,13 @@ SOURCE_KINDS = tuple(_KEYS_BY_KIND)
 
 
 @dataclass
-class SourceDefinitions:
+class DocumentSourceDefinitions:
     """The valid sources of a workspace, keyed by name, and the problems of its other sources."""
 
-    sources: dict[str, SourceDefinition] = field(default_factory=dict)
+    sources: dict[str, DocumentSourceDefinition] = field(default_factory=dict)
     problems: list[KnowledgeProblem] = field(default_factory=list)
 
-    def find_source(self, name: str) -> SourceDefinition:
+    def find_source(self, name: str) -> DocumentSourceDefinition:
         """Return the source with this name. Raises `NothingFound` if no source has this name.
 
         Raises `ConfigError` if the source is invalid.
@@ -169,11 +169,13 @@ def get_sources_file_path(workspace: Workspace) -> Path:
     return workspace.config_directory / SOURCES_FILE
 
 
-def load_source_definitions(workspace: Workspace) -> SourceDefinitions:
+def load_source_definitions(workspace: Workspace) -> DocumentSourceDefinitions:
     """Read the sources. Mistakes in the file raise no errors; they are listed in `problems`."""
     from kbtui.workspace.jp_config import load_config_file
 
-    found = SourceDefinitions(problems=find_ignored_config_file_problems(workspace, SOURCES_FILE))
+    found = DocumentSourceDefinitions(
+        problems=find_ignored_config_file_problems(workspace, SOURCES_FILE)
+    )
     path = get_sources_file_path(workspace)
 
     def add_source_file_problem(
@@ -209,7 +211,7 @@ def load_source_definitions(workspace: Workspace) -> SourceDefinitions:
     return found
 
 
-def parse_source_table(name: str, block: Any) -> SourceDefinition:
+def parse_source_table(name: str, block: Any) -> DocumentSourceDefinition:
     """Parse the table of a source. Raises `ConfigError`, whose `where` names the wrong key."""
     try:
         return _parse_source_keys(name, block)
@@ -218,7 +220,7 @@ def parse_source_table(name: str, block: Any) -> SourceDefinition:
         raise ConfigError(error.message, where=where, hint=error.hint) from error
 
 
-def _parse_source_keys(name: str, block: Any) -> SourceDefinition:
+def _parse_source_keys(name: str, block: Any) -> DocumentSourceDefinition:
 
     if not SOURCE_NAME_PATTERN.fullmatch(name) or ".." in name:
         message = "a source's name has at most 64 characters: lower-case letters, digits, `-`, `_` and `.`"
@@ -250,7 +252,7 @@ def _parse_source_keys(name: str, block: Any) -> SourceDefinition:
             raise ConfigError(f"not a valid command line: {error}", where="server") from error
         if not values["server"]:
             raise ConfigError("the key is missing", where="server")
-    source = SourceDefinition(name=name, block=dict(block), **values)
+    source = DocumentSourceDefinition(name=name, block=dict(block), **values)
     _check_source_values(source)
     return source
 
@@ -263,7 +265,7 @@ def _is_value_of_type(kind: str, value: Any) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
-def _check_source_values(source: SourceDefinition) -> None:
+def _check_source_values(source: DocumentSourceDefinition) -> None:
     from kbtui.sources.crawl_url_policy import check_url_is_allowed
 
     if source.kind == "url_crawl":
@@ -285,7 +287,7 @@ _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua j
 """The extensions of files that count as programs. If a program changes, its source needs a new approval."""
 
 
-def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> str:
+def hash_source_for_approval(workspace: Workspace, source: DocumentSourceDefinition) -> str:
     """Return the hash that an approval of a source records.
 
     The hash covers the declaration of the source. If the source's command names programs in the
@@ -318,7 +320,9 @@ def _hash_program_file(workspace: Workspace, word: str) -> str | None:
         return None
 
 
-def approve_source(workspace: Workspace, userdata: UserData, source: SourceDefinition) -> None:
+def approve_source(
+    workspace: Workspace, userdata: UserData, source: DocumentSourceDefinition
+) -> None:
     """Record that the user approves a source.
 
     The record is not part of the workspace, so clones do not contain it.
@@ -327,20 +331,22 @@ def approve_source(workspace: Workspace, userdata: UserData, source: SourceDefin
 
 
 def find_source_approval_time(
-    workspace: Workspace, userdata: UserData, source: SourceDefinition
+    workspace: Workspace, userdata: UserData, source: DocumentSourceDefinition
 ) -> float | None:
     """Return the time when the user approved exactly this source, in Unix seconds, or None."""
     return userdata.get_source_approval_time(hash_source_for_approval(workspace, source))
 
 
-def format_source_as_toml(source: SourceDefinition) -> str:
+def format_source_as_toml(source: DocumentSourceDefinition) -> str:
     """Return the source's table as TOML. The user sees this text before approving the source."""
     import tomli_w
 
     return tomli_w.dumps({"source": {source.name: source.block}})
 
 
-def add_source(workspace: Workspace, name: str, block: Mapping[str, object]) -> SourceDefinition:
+def add_source(
+    workspace: Workspace, name: str, block: Mapping[str, object]
+) -> DocumentSourceDefinition:
     """Add a source to `kb-sources.toml`, and return the source.
 
     `block` has the keys and values of the source. Raises `UsageError` if the name is taken, and
@@ -354,7 +360,9 @@ def add_source(workspace: Workspace, name: str, block: Mapping[str, object]) -> 
     return source
 
 
-def edit_source(workspace: Workspace, name: str, changes: Mapping[str, object]) -> SourceDefinition:
+def edit_source(
+    workspace: Workspace, name: str, changes: Mapping[str, object]
+) -> DocumentSourceDefinition:
     """Change keys of a source, and return the changed source. A key with the value None is removed.
 
     Raises `ConfigError` if the changed source is invalid, and `NothingFound` if there is no such

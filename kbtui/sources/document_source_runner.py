@@ -28,7 +28,7 @@ from kbtui.sources.http_fetcher import (
 from kbtui.sources.source_document_directory import (
     MAX_NAMED_PROBLEMS,
     SourceDocumentStore,
-    SourceRunState,
+    SourceRunContext,
 )
 from kbtui.userdata.user_data_store import SkippedAddressOrFile, SourceRunRecord, UserData
 from kbtui.workspace.paths import SOURCES_FILE, make_private_directory
@@ -37,7 +37,10 @@ from kbtui.workspace.user_settings import load_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from kbtui.sources.document_source_definitions import SourceDefinition, SourceRunProgress
+    from kbtui.sources.document_source_definitions import (
+        DocumentSourceDefinition,
+        SourceRunProgress,
+    )
     from kbtui.sources.http_fetcher import HostResolver, SourceRunLimits
     from kbtui.workspace import Workspace
 
@@ -80,7 +83,7 @@ def run_source(
         try:
             directory = read_source_document_directory(workspace, source)
             memory = userdata.load_fetched_address_facts(name)
-            context = SourceRunState(source, directory, memory, on_progress)
+            context = SourceRunContext(source, directory, memory, on_progress)
             limits = limits or make_source_run_limits(load_settings())
             fetching = _fetch_source_documents(workspace.root, context, limits, resolve)
             interrupted = _run_source_until_end_or_stop(context, fetching, should_stop)
@@ -116,7 +119,7 @@ def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
 
 
 def _run_source_until_end_or_stop(
-    context: SourceRunState, fetching: Coroutine[Any, Any, None], should_stop: Callable[[], bool]
+    context: SourceRunContext, fetching: Coroutine[Any, Any, None], should_stop: Callable[[], bool]
 ) -> bool:
     """Run `fetching` until it ends or `should_stop` returns true.
 
@@ -138,7 +141,7 @@ def _run_source_until_end_or_stop(
     return interrupted
 
 
-def _make_source_run_record(context: SourceRunState, began: float) -> SourceRunRecord:
+def _make_source_run_record(context: SourceRunContext, began: float) -> SourceRunRecord:
     """Return the record of a run that ends now."""
     directory = context.directory
     problems = (*context.problems, *directory.problems)
@@ -163,7 +166,7 @@ def _make_source_run_record(context: SourceRunState, began: float) -> SourceRunR
 
 
 def read_source_document_directory(
-    workspace: Workspace, source: SourceDefinition
+    workspace: Workspace, source: DocumentSourceDefinition
 ) -> SourceDocumentStore:
     """Read the directory that contains a source's documents.
 
@@ -178,7 +181,7 @@ def read_source_document_directory(
     return SourceDocumentStore(root, create_topic_directory(workspace, topic), source)
 
 
-def count_source_documents(workspace: Workspace, source: SourceDefinition) -> int:
+def count_source_documents(workspace: Workspace, source: DocumentSourceDefinition) -> int:
     """Return how many documents a source has. Raises `KbtuiError` if they cannot be read."""
     read_source_document_directory(workspace, source)
     return sum(
@@ -187,7 +190,7 @@ def count_source_documents(workspace: Workspace, source: SourceDefinition) -> in
 
 
 def _open_source_directories_in_all_topics(
-    workspace: Workspace, source: SourceDefinition
+    workspace: Workspace, source: DocumentSourceDefinition
 ) -> list[SourceDocumentStore]:
     """Return the source's directories in all topics.
 
@@ -257,7 +260,7 @@ async def _run_fetching_unless_stopped(
 
 
 async def _fetch_source_documents(
-    root: Path, run: SourceRunState, limits: SourceRunLimits, resolve: HostResolver
+    root: Path, run: SourceRunContext, limits: SourceRunLimits, resolve: HostResolver
 ) -> None:
     from kbtui.sources.document_text_extraction import TextExtractorProcess
 

@@ -19,7 +19,7 @@ from kbtui.workspace.client_environment import make_child_environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kbtui.sources.document_source_definitions import SourceDefinition
+    from kbtui.sources.document_source_definitions import DocumentSourceDefinition
     from kbtui.workspace import Workspace
 
 SCHEDULE_SECONDS = 30.0
@@ -27,7 +27,7 @@ MAX_RUN_SECONDS = 7200.0
 
 
 def find_source_due_time(
-    workspace: Workspace, userdata: UserData, source: SourceDefinition, since: float = 0.0
+    workspace: Workspace, userdata: UserData, source: DocumentSourceDefinition, since: float = 0.0
 ) -> float | None:
     """Return the time when a source is due, in Unix seconds; None if it is never due.
 
@@ -61,7 +61,7 @@ def list_due_sources(
     return [name for _, name in sorted(due)]
 
 
-class SourceScheduler:
+class DocumentSourceScheduler:
     """Runs the sources that are due, one at a time, each in a process with low priority.
 
     Only one thread may use a scheduler. If `umask` is -1, runs inherit the umask of this process.

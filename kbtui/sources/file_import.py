@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kbtui.sources.document_text_extraction import TextExtractorProcess
     from kbtui.sources.http_fetcher import SourceRunLimits
-    from kbtui.sources.source_document_directory import SourceRunState
+    from kbtui.sources.source_document_directory import SourceRunContext
 
 _CONTENT_TYPES_BY_EXTENSION = {
     **dict.fromkeys((".md", ".markdown"), MARKDOWN[0]),
@@ -55,7 +55,7 @@ class _FileSkippedError(Exception):
 
 
 async def import_source_files(
-    run: SourceRunState, root: Path, extractor: TextExtractorProcess, limits: SourceRunLimits
+    run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceRunLimits
 ) -> None:
     """Import the file or directory that the source's key `file` names.
 
@@ -92,7 +92,9 @@ def _make_document_url_prefix(file: str, base: Path, root: Path) -> str:
     return real.relative_to(top).as_posix() if real.is_relative_to(top) else base.name
 
 
-def _list_document_files(run: SourceRunState, base: Path, named: str) -> Iterator[tuple[Path, str]]:
+def _list_document_files(
+    run: SourceRunContext, base: Path, named: str
+) -> Iterator[tuple[Path, str]]:
     """Yield each file of the directory `base`, with its relative path.
 
     Hidden files and links are recorded as skipped, under a path that begins with `named`.
@@ -110,7 +112,7 @@ def _list_document_files(run: SourceRunState, base: Path, named: str) -> Iterato
 
 
 async def _import_source_file(
-    run: SourceRunState,
+    run: SourceRunContext,
     path: Path,
     relative: str,
     url: str,

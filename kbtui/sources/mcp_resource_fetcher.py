@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kbtui.sources.document_text_extraction import TextExtractorProcess
     from kbtui.sources.http_fetcher import SourceRunLimits
-    from kbtui.sources.source_document_directory import SourceRunState
+    from kbtui.sources.source_document_directory import SourceRunContext
 
 # Without a handler, Python prints the SDK's tracebacks to stderr. The run reports these errors itself.
 logging.getLogger("mcp.client").addHandler(logging.NullHandler())
@@ -41,7 +41,7 @@ class UnsupportedMcpResourceError(TextExtractionError):
 
 
 async def fetch_mcp_resources(
-    run: SourceRunState, root: Path, extractor: TextExtractorProcess, limits: SourceRunLimits
+    run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceRunLimits
 ) -> None:
     """Start the source's MCP server in the directory `root`, and store the server's resources.
 
@@ -101,7 +101,7 @@ def _read_last_server_log_line(log: Any) -> str | None:
 
 
 async def _fetch_matching_mcp_resources(
-    run: SourceRunState,
+    run: SourceRunContext,
     session: ClientSession,
     extractor: TextExtractorProcess,
     limits: SourceRunLimits,

@@ -34,7 +34,7 @@ from kbtui.sources.document_text_extraction import EXTRACTION_VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.sources.document_source_definitions import SourceDefinition
+    from kbtui.sources.document_source_definitions import DocumentSourceDefinition
     from kbtui.userdata.user_data_store import FetchedAddressFacts
 
 
@@ -85,7 +85,7 @@ class SourceDocumentStore:
     real path of the workspace, and `folder` is the real path of the topic.
     """
 
-    def __init__(self, root: Path, folder: Path, source: SourceDefinition) -> None:
+    def __init__(self, root: Path, folder: Path, source: DocumentSourceDefinition) -> None:
         self._root, self._source = root, source
         self.folder = folder / source.name
         self.counts = {"added": 0, "updated": 0, "removed": 0, "unchanged": 0}
@@ -250,7 +250,7 @@ MAX_NAMED_PROBLEMS = 500
 
 
 @dataclass
-class SourceRunState:
+class SourceRunContext:
     """The state of one run. Fetchers report documents and failures to it.
 
     `memory` maps URLs to facts from the previous run, such as ETags. `new_memory` collects the
@@ -258,7 +258,7 @@ class SourceRunState:
     deleted.
     """
 
-    source: SourceDefinition
+    source: DocumentSourceDefinition
     directory: SourceDocumentStore
     memory: dict[str, FetchedAddressFacts]
     on_progress: Callable[[SourceRunProgress], None]

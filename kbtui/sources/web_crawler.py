@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kbtui.sources.document_text_extraction import TextExtractorProcess
     from kbtui.sources.http_fetcher import FetchedResponse, HttpFetcher, SourceRunLimits
-    from kbtui.sources.source_document_directory import SourceRunState
+    from kbtui.sources.source_document_directory import SourceRunContext
     from kbtui.userdata.user_data_store import FetchedAddressFacts
 
 MAX_ROBOTS_BYTES = 512_000
@@ -54,7 +54,7 @@ class WebCrawler:
     """One crawl of the website of a source."""
 
     def __init__(
-        self, run: SourceRunState, fetcher: HttpFetcher, extractor: TextExtractorProcess
+        self, run: SourceRunContext, fetcher: HttpFetcher, extractor: TextExtractorProcess
     ) -> None:
         self._run, self._fetcher, self._extractor = run, fetcher, extractor
         self._limits: SourceRunLimits = fetcher.limits

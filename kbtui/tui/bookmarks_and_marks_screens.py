@@ -33,7 +33,7 @@ from kbtui.tui.tui_command_table import (
     list_commands_of_scopes,
     make_key_bindings_of_scopes,
 )
-from kbtui.userdata.bookmark_anchor_store import BookmarkAnchors
+from kbtui.userdata.bookmark_anchor_store import BookmarkAnchorStore
 from kbtui.userdata.turn_mark_store import MarkStore
 from kbtui.userdata.user_data_store import Bookmark, UserData
 
@@ -127,7 +127,7 @@ def _make_mark_form(
     )
 
 
-class BookmarksOrMarksScreen(StyledScreen):
+class BookmarkAndMarkScreenBase(StyledScreen):
     """The base class of the screens with a list of bookmarks or marks.
 
     When such a screen closes, it returns the reference to open, or None. If the list is empty, the
@@ -249,7 +249,7 @@ class BookmarksOrMarksScreen(StyledScreen):
             self.reload_rows_after_change(partial(self.restore_item, item))
 
 
-class BookmarksScreen(BookmarksOrMarksScreen):
+class BookmarksScreen(BookmarkAndMarkScreenBase):
     """A screen with a list of bookmarks."""
 
     SCOPE = "bookmarks"
@@ -268,7 +268,7 @@ class BookmarksScreen(BookmarksOrMarksScreen):
         self._userdata.save_bookmark(item.ref, item.title, item.note)
 
     def read_rows(self) -> list[ListRow]:
-        bookmarks = BookmarkAnchors(self._library.workspace, self._userdata).list_bookmarks()
+        bookmarks = BookmarkAnchorStore(self._library.workspace, self._userdata).list_bookmarks()
         marks = self._library.find_marks_of_turns(one.ref for one in bookmarks)
         return [self._make_row(bookmark, marks) for bookmark in bookmarks]
 
@@ -296,7 +296,7 @@ class BookmarksScreen(BookmarksOrMarksScreen):
         self.app.push_screen(TextInputDialog(title, item.note), save_bookmark_note)
 
 
-class MarksScreen(BookmarksOrMarksScreen):
+class MarksScreen(BookmarkAndMarkScreenBase):
     """A screen with a list of marks."""
 
     SCOPE = "marks"

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.cited_text_comparison import UnknownStateReason
     from kbtui.citations.tool_call_citations import Citation
-    from kbtui.citations.turn_file_actions_and_commands import TurnActivity
+    from kbtui.citations.turn_file_actions_and_commands import TurnActionsAndCommands
     from kbtui.conversations.conversation_data_types import Conversation
     from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.library import Library
@@ -100,7 +100,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
             super().__init__()
             self.forms = forms
 
-    class TurnActivitiesFound(Message):
+    class TurnActionsFound(Message):
         """The pane's attribute `activities` now has the activity of each turn."""
 
     def __init__(self, library: Library, clock: Clock, reader: DocumentView) -> None:
@@ -128,7 +128,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
         self._cites_of_rows: dict[str, Citation] = {}
         """For each row, by key: its first citation of a changed subject or, if there is none, its first citation."""
         self._why_not_used = ""
-        self.activities: dict[int, TurnActivity] = {}
+        self.activities: dict[int, TurnActionsAndCommands] = {}
         """The activity of each turn, by turn number; empty until the citations are loaded."""
         self._turn: int | None = None
         """The number of the turn for which the rows were made."""
@@ -234,7 +234,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
 
     def _extract_citations(
         self, conversation: Conversation
-    ) -> tuple[list[Citation], dict[str, str], dict[int, TurnActivity]]:
+    ) -> tuple[list[Citation], dict[str, str], dict[int, TurnActionsAndCommands]]:
         """Return the citations of a conversation, and two mappings.
 
         The first mapping is from the target of a citation to a short form of the target. The second
@@ -251,10 +251,10 @@ class CitationsPane(BorderDrawingPane, Vertical):
             return found, {}, activities
 
     def _store_used_citations(
-        self, found: tuple[list[Citation], dict[str, str], dict[int, TurnActivity]]
+        self, found: tuple[list[Citation], dict[str, str], dict[int, TurnActionsAndCommands]]
     ) -> None:
         citations, self._short_refs, self.activities = found
-        self.post_message(self.TurnActivitiesFound())
+        self.post_message(self.TurnActionsFound())
         self._used = {}
         for cite in citations:
             self._used.setdefault(cite.turn, []).append(cite)
@@ -385,7 +385,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
         return [ListRow(f"note:{key}:{n}", line.spans, selectable=False) for n, line in lines]
 
     def _make_activity_rows(
-        self, conversation: str, turn: int, activity: TurnActivity
+        self, conversation: str, turn: int, activity: TurnActionsAndCommands
     ) -> Iterator[ListRow]:
         """Yield rows about the activity of a turn.
 
@@ -537,7 +537,7 @@ def _make_citation_summary_line(
     return line
 
 
-def _describe_activity(activity: TurnActivity) -> Iterator[str]:
+def _describe_activity(activity: TurnActionsAndCommands) -> Iterator[str]:
     """Yield phrases such as "2 files changed", "3 commands" and "1 failure"."""
     for kind in ("changed", "created", "moved", "deleted", "read"):
         if paths := activity.list_paths(kind):

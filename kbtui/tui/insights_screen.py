@@ -24,10 +24,10 @@ from kbtui.tui.subject_file_actions import SubjectFileActions
 from kbtui.tui.tui_command_table import find_key_label_of_command
 from kbtui.userdata.usage_statistics import (
     EntryCitationCount,
-    Insights,
     PeriodTokenStatistics,
     TitledTurnWithOutdatedCitations,
     TokenCountAndCost,
+    UsageStatistics,
     collect_insights,
     draw_daily_searches_and_citations,
 )
@@ -59,7 +59,7 @@ GAP_PREFIX = "gap:"
 class DailyActivityChartBlock(ReaderBlock):
     """A chart of the searches and citations of each day."""
 
-    insights: Insights
+    insights: UsageStatistics
 
     def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
         # A line has a date and numbers (28 cells), and two bars that share the other cells.
@@ -71,7 +71,7 @@ class DailyActivityChartBlock(ReaderBlock):
         return self.above + 1 + self.insights.days
 
 
-def build_insights_document(found: Insights, create_key: str) -> ReaderDocument:
+def build_insights_document(found: UsageStatistics, create_key: str) -> ReaderDocument:
     """Return a page with a section for each list, followed by the chart.
 
     `create_key` is the label of the key that creates an entry for a gap, or "" if there is no key.
@@ -221,7 +221,7 @@ class InsightsScreen(SecondaryScreen):
 
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(library)
-        self.insights: Insights | None = None
+        self.insights: UsageStatistics | None = None
         self.subject_actions = SubjectFileActions(
             self, library, self.show_message, lambda ref: self.action_reload()
         )
@@ -241,7 +241,7 @@ class InsightsScreen(SecondaryScreen):
     def action_reload(self) -> None:
         self.run_in_thread(self._read_insights, self._show_insights)
 
-    def _read_insights(self) -> tuple[Insights, ReaderDocument]:
+    def _read_insights(self) -> tuple[UsageStatistics, ReaderDocument]:
         """Collect the statistics and build their page. Called in a background thread."""
         from kbtui.conversations.conversation_statistics import ModelPrices
 
@@ -259,7 +259,7 @@ class InsightsScreen(SecondaryScreen):
         create_key = find_key_label_of_command("insights.open", self.configured_keys)
         return found, build_insights_document(found, create_key)
 
-    def _show_insights(self, made: tuple[Insights, ReaderDocument]) -> None:
+    def _show_insights(self, made: tuple[UsageStatistics, ReaderDocument]) -> None:
         self.insights, document = made
         self.show_document(document)
         searches, citations = self.insights.searches, self.insights.citations

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from kbtui.citations.turn_file_actions_and_commands import TurnActivity
+    from kbtui.citations.turn_file_actions_and_commands import TurnActionsAndCommands
     from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.tui.navigation_target import ReadingPosition
     from kbtui.tui.reader.document_view import DocumentView
@@ -118,7 +118,7 @@ class OutlinePane(BorderDrawingPane, Vertical):
         self._entries: list[OutlineEntry] = []
         self._columns: list[OutlineFactColumn] = []
         """The columns with a cell for at least one entry, even those for which the pane has no room."""
-        self._activities: Mapping[int, TurnActivity] = {}
+        self._activities: Mapping[int, TurnActionsAndCommands] = {}
         """The activity of each turn, by turn number; empty until the activities are known."""
         self._position = reader.viewport.make_reading_position()
         """The reading position at the time when the outline got the focus."""
@@ -140,7 +140,7 @@ class OutlinePane(BorderDrawingPane, Vertical):
         """
         self._position = self._reader.viewport.make_reading_position()
 
-    def show_outline_of_document(self, activities: Mapping[int, TurnActivity]) -> None:
+    def show_outline_of_document(self, activities: Mapping[int, TurnActionsAndCommands]) -> None:
         """Show the outline of the document in the reader.
 
         `activities` maps the numbers of turns to the known activities of these turns.

@@ -46,7 +46,10 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge.knowledge_data_types import KnowledgeProblem
     from kbtui.library import Library
-    from kbtui.sources.document_source_definitions import SourceDefinition, SourceRunProgress
+    from kbtui.sources.document_source_definitions import (
+        DocumentSourceDefinition,
+        SourceRunProgress,
+    )
     from kbtui.tui.reader.reader_blocks import ReaderBlock
 
 STATUS_SIGNS = {"ok": ("✓", "inserted"), "partial": ("◐", "warning"), "error": ("!", "error")}
@@ -74,7 +77,7 @@ class SourceWithLastRun(NamedTuple):
     * `file` is the file that declares the source.
     """
 
-    source: SourceDefinition
+    source: DocumentSourceDefinition
     folder: str
     file: str
     run: SourceRunRecord | None
@@ -317,7 +320,7 @@ LIST_KEYS = {"prefixes", "allow_hosts", "env"}
 
 
 def make_source_form_fields(
-    topics: Sequence[str], source: SourceDefinition | None = None
+    topics: Sequence[str], source: DocumentSourceDefinition | None = None
 ) -> list[FormField]:
     """Return the fields of the form that changes `source`.
 
@@ -371,7 +374,7 @@ def make_source_toml_table(values: FormValues, kind: str) -> dict[str, object]:
     return block
 
 
-def add_source_from_form(library: Library, values: FormValues) -> SourceDefinition:
+def add_source_from_form(library: Library, values: FormValues) -> DocumentSourceDefinition:
     """Add a source to the sources file, and approve it, because the user has just entered it.
 
     Raises `KbtuiError` if the source is invalid or cannot be written.
@@ -387,8 +390,8 @@ def add_source_from_form(library: Library, values: FormValues) -> SourceDefiniti
 
 
 def change_source_from_form(
-    library: Library, before: SourceDefinition, values: FormValues
-) -> tuple[SourceDefinition, bool]:
+    library: Library, before: DocumentSourceDefinition, values: FormValues
+) -> tuple[DocumentSourceDefinition, bool]:
     """Change a source; return the changed source, and whether it is approved.
 
     `before` is the source as it was when the form was opened. An approved source stays approved,
@@ -608,7 +611,7 @@ class SourcesScreen(ListDetailScreen):
         if (state := self.selected_source) is not None:
             self._open_source_form(state.source)
 
-    def _open_source_form(self, before: SourceDefinition | None) -> None:
+    def _open_source_form(self, before: DocumentSourceDefinition | None) -> None:
         """Open the form that changes the source `before`. If `before` is None, it adds a source."""
         run_key = self.get_key_label("run")
 
@@ -652,7 +655,7 @@ class SourcesScreen(ListDetailScreen):
                 lambda count: self._ask_to_remove_source(source.name, count),
             )
 
-    def _count_source_documents(self, source: SourceDefinition) -> int:
+    def _count_source_documents(self, source: DocumentSourceDefinition) -> int:
         from kbtui.sources.document_source_runner import count_source_documents
 
         try:

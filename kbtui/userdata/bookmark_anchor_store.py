@@ -43,7 +43,7 @@ class _StoredBookmarkAnchor(NamedTuple):
     anchor: MarkedEventIdentity | None
 
 
-class BookmarkAnchors:
+class BookmarkAnchorStore:
     """The anchors of the bookmarks of turns and calls.
 
     A bookmark is stored with a reference that contains the turn's number. This number can change.

@@ -272,7 +272,7 @@ class TitledTurnWithOutdatedCitations:
 
 
 @dataclass
-class Insights:
+class UsageStatistics:
     """Statistics for the searches and citations in the last `days` days.
 
     * `outdated_turns` are the newest outdated turns; they can be older than `days` days.
@@ -333,7 +333,7 @@ def collect_insights(
     stale_days: int = 180,
     hidden: bool = False,
     now: float | None = None,
-) -> Insights:
+) -> UsageStatistics:
     """Collect the insights of the last `days` days; every list has at most `limit` rows.
 
     Without `prices`, tokens have no cost. A subject is stale if it has not changed for `stale_days`
@@ -384,7 +384,7 @@ def collect_insights(
     outdated = list_outdated_turns(workspace, reader, hidden=hidden)
     outdated_turns = _add_titles_to_outdated_turns(reader, outdated[:limit])
     citations_by_day = {day: recent.by_day.get(day, 0) for day in dates}
-    return Insights(
+    return UsageStatistics(
         days=days,
         stale_days=stale_days,
         searches=userdata.query_log.compute_search_statistics(days, limit, now),
@@ -431,7 +431,9 @@ def draw_horizontal_bar(value: int, largest: int, width: int = BAR_CELLS) -> str
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def draw_daily_searches_and_citations(insights: Insights, width: int = BAR_CELLS) -> list[str]:
+def draw_daily_searches_and_citations(
+    insights: UsageStatistics, width: int = BAR_CELLS
+) -> list[str]:
     """Return a chart of the searches and citations of each day: a header, then a line for each day.
 
     The longest bar has `width` cells.

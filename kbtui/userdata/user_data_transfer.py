@@ -38,7 +38,7 @@ from kbtui.errors import UsageError, WorkspaceError
 from kbtui.file_reading_and_writing import FileWriteOrRemoval, write_and_remove_files_atomically
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref
-from kbtui.userdata.bookmark_anchor_store import BookmarkAnchors
+from kbtui.userdata.bookmark_anchor_store import BookmarkAnchorStore
 from kbtui.userdata.user_data_export_file import (
     ExportedUserData,
     ExportedWorkspaceData,
@@ -110,7 +110,7 @@ def collect_user_data(
             section.worktrees = read_remembered_worktrees(workspace)
             section.records = records
             with suppress(WorkspaceError):  # bookmarks can be used without anchors
-                section.anchors = BookmarkAnchors(
+                section.anchors = BookmarkAnchorStore(
                     workspace, UserData(workspace)
                 ).read_bookmark_anchors()
             data.workspaces.append(section)
@@ -570,9 +570,9 @@ class _UserDataImport:
             if anchors:
                 workspace = self._workspaces[one.root]
                 with suppress(WorkspaceError):  # bookmarks can be used without anchors
-                    BookmarkAnchors(workspace, UserData(workspace)).add_imported_bookmark_anchors(
-                        anchors
-                    )
+                    BookmarkAnchorStore(
+                        workspace, UserData(workspace)
+                    ).add_imported_bookmark_anchors(anchors)
 
     def _make_backup_path(self, name: str) -> Path:
         path = self._backup / name

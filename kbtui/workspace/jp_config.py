@@ -43,7 +43,7 @@ class JpConfigLayer:
 
 
 @dataclass
-class JpConfigLayerList:
+class LoadedJpConfig:
     """The layers of the configuration; each layer overrides the layers before it.
 
     * `files` has the paths to watch for changes: files that were read, files that would be read if
@@ -61,14 +61,14 @@ class JpConfigLayerList:
     is_cut: bool = False
 
 
-def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> JpConfigLayerList:
+def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> LoadedJpConfig:
     """Return the configuration of a workspace as layers, one for each file that applies.
 
     A JP workspace has JP's own layers first. The last layer is always `kb.toml`. `.jp.{ext}` files are
     read in every directory from the root down to `cwd` (by default the current directory). A `cwd`
-    outside the workspace is ignored. Never raises; errors are in `JpConfigLayerList.errors`.
+    outside the workspace is ignored. Never raises; errors are in `LoadedJpConfig.errors`.
     """
-    found = JpConfigLayerList()
+    found = LoadedJpConfig()
     stems = _list_layer_paths_without_extension(workspace, cwd) if workspace.is_jp_workspace else ()
     for stem in stems:
         path = _find_config_layer_file(stem, found.files)
@@ -83,7 +83,7 @@ def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> JpConfi
     return found
 
 
-def add_named_config_layers(workspace: Workspace, found: JpConfigLayerList, name: str) -> None:
+def add_named_config_layers(workspace: Workspace, found: LoadedJpConfig, name: str) -> None:
     """Add to `found` the configuration files that `--cfg NAME` selects. Raises `UsageError` if it selects no file.
 
     NAME is the path of a file, or the name of a file in a directory that `config_load_paths` lists. These
@@ -118,7 +118,7 @@ def add_named_config_layers(workspace: Workspace, found: JpConfigLayerList, name
 
 def find_extended_config_files(path: Path) -> list[Path]:
     """Return the readable files that a configuration file extends, directly or through other files."""
-    found = JpConfigLayerList()
+    found = LoadedJpConfig()
     _load_config_layer(path, found)
     return [layer.path for layer in found.layers if layer.path != path]
 
@@ -215,7 +215,7 @@ def _does_path_exist(path: Path) -> bool:
     return False
 
 
-def _load_config_layer(path: Path, found: JpConfigLayerList, above: tuple[Path, ...] = ()) -> None:
+def _load_config_layer(path: Path, found: LoadedJpConfig, above: tuple[Path, ...] = ()) -> None:
     """Append to `found` the layers of a file and of all files that it extends, in merging order."""
     if not above:
         found.files_left = MAX_LAYERS
@@ -253,7 +253,7 @@ def _load_config_layer(path: Path, found: JpConfigLayerList, above: tuple[Path, 
 
 
 def _resolve_extended_files(
-    path: Path, value: Any, found: JpConfigLayerList
+    path: Path, value: Any, found: LoadedJpConfig
 ) -> tuple[list[Path], list[Path]]:
     """Return two lists of extended files: those merged before the file at `path`, and those merged after it."""
     files: dict[str, list[Path]] = {"before": [], "after": []}
@@ -274,7 +274,7 @@ def _resolve_extended_files(
     return files["before"], files["after"]
 
 
-def _expand_extends_pattern(path: Path, item: str, found: JpConfigLayerList) -> Iterable[Path]:
+def _expand_extends_pattern(path: Path, item: str, found: LoadedJpConfig) -> Iterable[Path]:
     if not item or "\0" in item or Path(item).is_absolute():
         message = f"`extends`: {item!r} is not a path relative to this file"
         raise ConfigError(message, where=str(path))

@@ -23,7 +23,7 @@ from kbtui.search.search_request_and_answer import SearchRequest, SemanticRankin
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.search.search_pipeline import SemanticLeg, SemanticRanker
+    from kbtui.search.search_pipeline import SemanticRanker, SemanticSearchStarter
 
 
 DIMENSION = 384
@@ -95,7 +95,7 @@ class Near:
             reader.folder / "vectors", find_embedding_model("").key, DIMENSION
         )
 
-    def leg(self, encode: "Callable[[str], Any]" = lambda text: None) -> "SemanticLeg":
+    def leg(self, encode: "Callable[[str], Any]" = lambda text: None) -> "SemanticSearchStarter":
         """Return the semantic leg as the engine has it, searching for made-up vectors; `encode` only takes time."""
         pool = ThreadPoolExecutor(1)
 

@@ -18,10 +18,13 @@ from typing import Any
 
 from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.embedding_model import EmbeddingModelSource
+from kbtui.index.embedding_model import LocalEmbeddingModel
 from kbtui.index.entry_and_chunk_data_types import select_best_chunks, sort_ranked_chunks
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.index.published_vector_table_search import PublishedVectorTable, find_published_table
+from kbtui.index.published_vector_table_search import (
+    PublishedVectorTableSearcher,
+    find_published_table,
+)
 from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
@@ -43,7 +46,7 @@ URI = "s3://team-bench/kb"
 CHANGED_SUBJECTS = 20
 MOST_INDEXED_PASSAGES = 300_000
 """The member of a larger library builds no index: for a million passages, this takes more than twenty minutes."""
-MODEL = EmbeddingModelSource("made_up", "/no/model", packaged=False)
+MODEL = LocalEmbeddingModel("made_up", "/no/model", packaged=False)
 passages = USUAL_PASSAGES
 updates = 20
 """The number of updates of a series."""
@@ -281,13 +284,13 @@ def _measure_queries_by_uri(proxy: Proxy, name: str, workspace: Workspace) -> No
         print("the table is empty, so its passages are queried in a local table")
 
 
-def _open_remote(index: WorkspaceIndexWriter) -> PublishedVectorTable:
+def _open_remote(index: WorkspaceIndexWriter) -> PublishedVectorTableSearcher:
     """Open the published table as the engine does, and print how many chunks have their vectors beside it."""
     mirror = get_subscribed_mirror(index.workspace)
     assert mirror is not None
     table = find_published_table(mirror)
     assert table is not None
-    remote = PublishedVectorTable(table, index.folder)
+    remote = PublishedVectorTableSearcher(table, index.folder)
     missing: dict[str, set[int]] = {}
     for number, entry_id, _ in index.catalog.iterate_chunks_to_embed():
         missing.setdefault(entry_id, set()).add(number)

@@ -15,7 +15,7 @@ from tests.bench.measure import Row
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.index.embedding_model import EmbeddingModelSource
+    from kbtui.index.embedding_model import LocalEmbeddingModel
 
 CHUNKS = 64
 
@@ -61,7 +61,7 @@ def embed(base: Path, times: int) -> Iterator[Row]:
 
 
 def _against_encode(
-    model: EmbeddingModelSource, plain: Any, kinds: dict[str, list[str]], slices: int, target: str
+    model: LocalEmbeddingModel, plain: Any, kinds: dict[str, list[str]], slices: int, target: str
 ) -> Iterator[Row]:
     import numpy as np
     import psutil

@@ -37,7 +37,7 @@ from tests.eval.metrics import METRICS, compare_by_bootstrap, mean, measure
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from kbtui.search.search_pipeline import SemanticLeg, SemanticRanker
+    from kbtui.search.search_pipeline import SemanticRanker, SemanticSearchStarter
     from kbtui.search.search_request_and_answer import Hit
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -66,7 +66,7 @@ Task = tuple[str, str, "Callable[[list[Hit]], list[str]]", "Mapping[str, float]"
 class PlainFusion(SearchRun):
     """The baseline: reciprocal rank fusion with k = 60 and equal weights."""
 
-    def run_search_legs(self, semantic: SemanticLeg | None) -> None:
+    def run_search_legs(self, semantic: SemanticSearchStarter | None) -> None:
         """Run the legs without moving the query's vector."""
         assert semantic is not None
 

@@ -19,7 +19,7 @@ from support import Builder, asked, called, content_of, said, write_json
 
 from kbtui.conversations.formats import jsonl_conversation_format
 from kbtui.conversations.formats.jp import jp_conversation_loader as loader
-from kbtui.engine.index_refresh_worker import IndexWorker
+from kbtui.engine.index_refresh_worker import IndexRefreshWorker
 from kbtui.index import entry_extraction
 from kbtui.index import indexer as writing
 from kbtui.index.catalog_database import CatalogDatabase
@@ -269,7 +269,7 @@ def test_who_asked_first_is_told_when_all_is_done(
         if len(asked_) < 3:
             asked_.append(refresher.request_index_refresh())
 
-    refresher = IndexWorker(builder.workspace, Settings(), say, refreshed, lambda _: None)
+    refresher = IndexRefreshWorker(builder.workspace, Settings(), say, refreshed, lambda _: None)
     refresher.start_thread()
     while len(asked_) < 3 or not all(done.wait(60) for done in asked_):
         assert refresher.first_refresh.wait(60)

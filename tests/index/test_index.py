@@ -13,7 +13,7 @@ from running import on_pipe
 from support import FIRST_ID, Builder, asked, called, content_of, said
 
 from kbtui.conversations.conversation_data_types import Conversation
-from kbtui.engine.index_refresh_worker import IndexWorker
+from kbtui.engine.index_refresh_worker import IndexRefreshWorker
 from kbtui.index import entry_extraction, index_generations, indexer
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entry_and_chunk_data_types import Chunk
@@ -104,7 +104,7 @@ def test_nobody_waits_for_a_refresh_that_failed(
 
     monkeypatch.setattr(WorkspaceIndexWriter, "refresh_index", fail)
     log: list[str] = []
-    worker = IndexWorker(
+    worker = IndexRefreshWorker(
         built.workspace, Settings(), lambda progress: None, lambda changes: None, log.append
     )
     worker.start_thread()

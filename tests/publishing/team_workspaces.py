@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.embedding_model import EmbeddingModelSource
+from kbtui.index.embedding_model import LocalEmbeddingModel
 from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
 from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishResult
 from kbtui.publishing.publishable_entries import collect_publishable_entries
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     # Processes that publish and pull need not load it.
     import pytest
 
-MODEL = EmbeddingModelSource("m", "/no/model/is/here", packaged=False)
+MODEL = LocalEmbeddingModel("m", "/no/model/is/here", packaged=False)
 
 
 def vector_of(key: bytes) -> np.ndarray:

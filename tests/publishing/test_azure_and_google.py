@@ -10,7 +10,10 @@ from kbtui.errors import KbtuiError
 from kbtui.index.chunk_embedder import combine_vectors_of_passage
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.index.published_vector_table_search import PublishedVectorTable, find_published_table
+from kbtui.index.published_vector_table_search import (
+    PublishedVectorTableSearcher,
+    find_published_table,
+)
 from kbtui.publishing import published_vector_table_update
 from kbtui.publishing.published_library_store import LibraryStore, ManifestReplacedError
 from kbtui.workspace import Settings
@@ -79,7 +82,7 @@ def test_a_library_in_azure_or_google_is_published_pulled_and_queried_by_uri(
     assert mirror is not None
     reference = find_published_table(mirror)
     assert reference is not None
-    table = PublishedVectorTable(reference, writer.folder)
+    table = PublishedVectorTableSearcher(reference, writer.folder)
     missing: dict[str, set[int]] = {}
     for number, entry_id, _ in writer.catalog.iterate_chunks_to_embed():
         missing.setdefault(entry_id, set()).add(number)

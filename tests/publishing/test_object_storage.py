@@ -20,7 +20,10 @@ from kbtui.index.chunk_embedder import ChunkEmbedder, combine_vectors_of_passage
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.index.published_vector_table_search import PublishedVectorTable, find_published_table
+from kbtui.index.published_vector_table_search import (
+    PublishedVectorTableSearcher,
+    find_published_table,
+)
 from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.publishing import library_publisher, published_vector_table_update
 from kbtui.publishing.published_library_pull import delete_mirror
@@ -313,7 +316,7 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
         assert mirror is not None
         table = find_published_table(mirror)
         assert table is not None
-        remote = PublishedVectorTable(table, writer.folder)
+        remote = PublishedVectorTableSearcher(table, writer.folder)
         store = VectorStore(writer.folder / "vectors", "m", 32)
         cache = EmbeddingCache(tmp_path / "cache.sqlite", "m")
         asked: list[str] = []
@@ -352,7 +355,7 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
         newer = find_published_table(mirror)
         assert newer is not None
         assert newer.version > table.version
-        fresh = PublishedVectorTable(newer, writer.folder)
+        fresh = PublishedVectorTableSearcher(newer, writer.folder)
         assert (
             ChunkEmbedder(writer.catalog, store, cache, remote=fresh).embed_missing_chunks(
                 lambda is_bulk: Model()
@@ -365,7 +368,7 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
         writer.close()
 
 
-def embed_like_the_engine(writer: WorkspaceIndexWriter) -> PublishedVectorTable | None:
+def embed_like_the_engine(writer: WorkspaceIndexWriter) -> PublishedVectorTableSearcher | None:
     """Make the vectors of a reader from the table and from what was pulled; the model must not be needed."""
     from kbtui.index.vector_store import VectorStore
 
@@ -373,7 +376,7 @@ def embed_like_the_engine(writer: WorkspaceIndexWriter) -> PublishedVectorTable 
     mirror = get_subscribed_mirror(writer.workspace)
     assert mirror is not None
     table = find_published_table(mirror)
-    remote = PublishedVectorTable(table, writer.folder) if table else None
+    remote = PublishedVectorTableSearcher(table, writer.folder) if table else None
     pulled = PulledVectorStore(lambda: mirror.database)
     # Without vectors of earlier pulls.
     (writer.cache_dir / "embeddings.sqlite").unlink(missing_ok=True)
@@ -389,7 +392,9 @@ def embed_like_the_engine(writer: WorkspaceIndexWriter) -> PublishedVectorTable 
     return remote
 
 
-def list_passages(writer: WorkspaceIndexWriter, remote: PublishedVectorTable) -> dict[str, int]:
+def list_passages(
+    writer: WorkspaceIndexWriter, remote: PublishedVectorTableSearcher
+) -> dict[str, int]:
     """The texts of all passages that a search by meaning finds, with the number of times each is found."""
     from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 

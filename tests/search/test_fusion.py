@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtui.search.search_pipeline import SearchLegScoreFusion
+from kbtui.search.search_pipeline import HybridScoreFusion
 
 Ranking = list[tuple[int, float]]
 
 
 def fuse(lexical: Ranking, semantic: Ranking, **options: object) -> dict[int, float]:
-    return SearchLegScoreFusion(
+    return HybridScoreFusion(
         {"lexical": lexical, "semantic": semantic}, **options
     ).fuse_leg_scores()  # type: ignore[arg-type]
 
@@ -54,7 +54,7 @@ def test_how_much_better_a_hit_is_counts_and_not_only_its_rank() -> None:
 def test_a_chunk_missing_in_a_full_leg_counts_there_as_its_hit_at_the_depth() -> None:
     # The leg continues after its depth with the best chunks of other entries.
     scores = fuse([(1, 9.0), (2, 5.0), (3, 1.0)], [(8, 0.9), (9, 0.5)], depth=2)
-    lexical = SearchLegScoreFusion(
+    lexical = HybridScoreFusion(
         {"lexical": [(1, 9.0), (2, 5.0), (3, 1.0)], "semantic": [(8, 0.9)]}, depth=2
     )
     assert lexical.score_chunk_in_leg("lexical", 8) == lexical.score_chunk_in_leg("lexical", 2)

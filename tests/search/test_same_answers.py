@@ -239,7 +239,7 @@ def test_a_large_index_is_compacted_when_nothing_changes_for_a_while(
     monkeypatch.setattr(index_refresh_worker, "COMPACT_AT_ONCE_MAX", 1)
     history = History(Builder(workspace_root), 7)
     said: list[str] = []
-    held = index_refresh_worker.IndexWorker(
+    held = index_refresh_worker.IndexRefreshWorker(
         history.builder.workspace, Settings(model="off"), lambda progress: None,
         lambda changes: None, said.append,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from kbtui.sources.document_source_definitions import (
     load_source_definitions,
 )
 from kbtui.sources.document_source_runner import SourceNotApprovedError, run_source
-from kbtui.sources.document_source_scheduler import SourceScheduler, list_due_sources
+from kbtui.sources.document_source_scheduler import DocumentSourceScheduler, list_due_sources
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import open_workspace_at_root
 
@@ -58,7 +58,7 @@ def test_opening_a_hostile_clone_runs_nothing(tmp_path: Path, site: Site) -> Non
     for name in load_source_definitions(workspace).sources:
         with pytest.raises(SourceNotApprovedError, match="is not approved"):
             run_source(workspace, name, limits=FAST)
-    schedule = SourceScheduler(workspace, print)
+    schedule = DocumentSourceScheduler(workspace, print)
     for later in (0.0, 120.0, 1e9):
         assert list_due_sources(workspace, 2e9 + later) == []
         schedule.check_and_start_due_sources(2e9 + later)

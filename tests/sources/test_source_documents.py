@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from web_support import SourceWorkspace
 
 from kbtui.errors import KbtuiError
-from kbtui.sources.document_source_definitions import SourceDefinition
+from kbtui.sources.document_source_definitions import DocumentSourceDefinition
 from kbtui.sources.document_source_runner import SourceAlreadyRunningError, lock_source, run_source
 from kbtui.sources.source_document_directory import (
     FetchedDocument,
@@ -18,7 +18,7 @@ from kbtui.sources.source_document_directory import (
     read_stored_document,
 )
 
-SOURCE = SourceDefinition("docs", "file_upload", "guide", file="x")
+SOURCE = DocumentSourceDefinition("docs", "file_upload", "guide", file="x")
 
 
 def open_directory(root: Path) -> SourceDocumentStore:

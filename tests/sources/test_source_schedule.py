@@ -11,7 +11,7 @@ from web_support import SourceWorkspace
 from kbtui.sources.document_source_definitions import find_next_cron_time
 from kbtui.sources.document_source_runner import lock_source
 from kbtui.sources.document_source_scheduler import (
-    SourceScheduler,
+    DocumentSourceScheduler,
     find_source_due_time,
     list_due_sources,
 )
@@ -128,7 +128,7 @@ def test_summer_time_neither_skips_a_day_nor_runs_backwards(
         time.tzset()
 
 
-def wait_for_end(schedule: SourceScheduler) -> None:
+def wait_for_end(schedule: DocumentSourceScheduler) -> None:
     end = time.monotonic() + 30
     while schedule.running_source_name is not None:
         assert time.monotonic() < end, "the run does not end"
@@ -138,7 +138,7 @@ def wait_for_end(schedule: SourceScheduler) -> None:
 
 def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: SourceWorkspace) -> None:
     lines: list[str] = []
-    schedule = SourceScheduler(hourly.builder.workspace, lines.append)
+    schedule = DocumentSourceScheduler(hourly.builder.workspace, lines.append)
     schedule.check_and_start_due_sources(find_first_time(hourly) - 1)
     assert schedule.running_source_name is None
     schedule.check_and_start_due_sources(find_first_time(hourly))
@@ -152,7 +152,7 @@ def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: SourceWorks
 def test_a_scheduled_run_writes_with_the_umask_of_the_user(hourly: SourceWorkspace) -> None:
     before = os.umask(0o077)  # as the engine has it
     try:
-        schedule = SourceScheduler(hourly.builder.workspace, print, 0o022)
+        schedule = DocumentSourceScheduler(hourly.builder.workspace, print, 0o022)
         schedule.check_and_start_due_sources(find_first_time(hourly))
         wait_for_end(schedule)
     finally:
@@ -167,7 +167,7 @@ def test_a_scheduled_run_reads_the_home_of_the_client(
     (tmp_path / "of-the-client.md").write_text("# X\n\ntext\n")
     project.add(kind="file_upload", file="~/of-the-client.md", cron="0 * * * *")
     with ClientEnvironment(os.environ | {"HOME": str(tmp_path)}).use():
-        schedule = SourceScheduler(project.builder.workspace, print)
+        schedule = DocumentSourceScheduler(project.builder.workspace, print)
         schedule.check_and_start_due_sources(find_first_time(project))
         wait_for_end(schedule)
     assert list(project.documents()) == ["of-the-client.md"]
@@ -176,7 +176,7 @@ def test_a_scheduled_run_reads_the_home_of_the_client(
 def test_a_run_that_notes_nothing_is_not_started_again_and_again(hourly: SourceWorkspace) -> None:
     workspace = hourly.builder.workspace
     lines: list[str] = []
-    schedule = SourceScheduler(workspace, lines.append)
+    schedule = DocumentSourceScheduler(workspace, lines.append)
     now = find_first_time(hourly)
     with lock_source(workspace, "docs"):
         schedule.check_and_start_due_sources(now)

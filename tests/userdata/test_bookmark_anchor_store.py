@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support import Builder, asked, called, said, write_json
 
-from kbtui.userdata.bookmark_anchor_store import BookmarkAnchors
+from kbtui.userdata.bookmark_anchor_store import BookmarkAnchorStore
 from kbtui.userdata.user_data_store import UserData
 
 ID = "jp-c17800000001"
@@ -23,7 +23,7 @@ class Shelf:
         ]
         self.path = builder.conversation(1, turns) / "events.json"
         self.userdata = UserData(builder.workspace)
-        self.anchors = BookmarkAnchors(builder.workspace, self.userdata)
+        self.anchors = BookmarkAnchorStore(builder.workspace, self.userdata)
 
     def read(self) -> list[dict[str, Any]]:
         elements: list[dict[str, Any]] = json.loads(self.path.read_text())

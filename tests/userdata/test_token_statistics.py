@@ -11,7 +11,7 @@ from support import Builder, asked
 from kbtui.cli.insights_command import format_insights_report
 from kbtui.conversations.conversation_statistics import ModelPrices
 from kbtui.userdata.usage_statistics import (
-    Insights,
+    UsageStatistics,
     collect_insights,
 )
 from kbtui.userdata.user_data_store import UserData
@@ -21,7 +21,7 @@ NOW = datetime(2026, 5, 30, 12, tzinfo=UTC)
 PRICES = {"claude-opus-*": {"input": 5, "output": 25, "cache_read": 0.5, "cache_write": 6}}
 
 
-def statistics(builder: Builder, **prices: object) -> Insights:
+def statistics(builder: Builder, **prices: object) -> UsageStatistics:
     settings = Settings(prices=prices or PRICES)
     with indexed(builder) as reader:
         return collect_insights(

@@ -9,7 +9,7 @@ from index_without_engine import indexed
 from support import Builder, called
 
 from kbtui.userdata.usage_statistics import (
-    Insights,
+    UsageStatistics,
     collect_insights,
     draw_daily_searches_and_citations,
     draw_horizontal_bar,
@@ -30,7 +30,7 @@ def created(ago: float) -> int:
 
 
 @pytest.fixture
-def found(workspace_root: Path) -> Insights:
+def found(workspace_root: Path) -> UsageStatistics:
     builder = Builder(workspace_root)
     builder.topics(guide={})
     for name in ("used", "old", "never", ".hidden", "gone"):
@@ -52,7 +52,7 @@ def found(workspace_root: Path) -> Insights:
         return collect_insights(builder.workspace, userdata, reader, days=30, now=NOON)
 
 
-def test_most_cited_counts_what_exists_in_the_span(found: Insights) -> None:
+def test_most_cited_counts_what_exists_in_the_span(found: UsageStatistics) -> None:
     assert [(use.ref, use.cites) for use in found.most_cited] == [
         ("guide/used", 2),
         ("guide/old", 1),
@@ -62,17 +62,17 @@ def test_most_cited_counts_what_exists_in_the_span(found: Insights) -> None:
 
 
 def test_never_cited_are_subjects_alone_and_no_hidden_ones(
-    found: Insights,
+    found: UsageStatistics,
 ) -> None:
     assert [use.ref for use in found.never_cited] == ["guide/never"]
     assert found.never_cited_total == 1
 
 
-def test_stale_is_what_is_cited_and_long_unchanged(found: Insights) -> None:
+def test_stale_is_what_is_cited_and_long_unchanged(found: UsageStatistics) -> None:
     assert [use.ref for use in found.stale] == ["guide/old"]
 
 
-def test_every_day_of_the_span_is_there_and_adds_up(found: Insights) -> None:
+def test_every_day_of_the_span_is_there_and_adds_up(found: UsageStatistics) -> None:
     assert len(found.citations_by_day) == 30
     assert list(found.citations_by_day) == sorted(found.searches.by_day)
     assert sum(found.citations_by_day.values()) == found.citations
@@ -82,7 +82,7 @@ def test_every_day_of_the_span_is_there_and_adds_up(found: Insights) -> None:
     assert [gap["query"] for gap in shape["zero_result_queries"]] == ["nothing like it"]
 
 
-def test_the_chart_has_a_line_a_day_with_bars_to_scale(found: Insights) -> None:
+def test_the_chart_has_a_line_a_day_with_bars_to_scale(found: UsageStatistics) -> None:
     lines = draw_daily_searches_and_citations(found, width=8)
     assert len(lines) == 31
     days = {line[:10]: line for line in lines[1:]}

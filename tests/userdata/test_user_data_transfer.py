@@ -32,7 +32,7 @@ from kbtui.conversations.session_archive import (
     plan_session_archive_merge,
 )
 from kbtui.library import open_workspace
-from kbtui.userdata.bookmark_anchor_store import BookmarkAnchors
+from kbtui.userdata.bookmark_anchor_store import BookmarkAnchorStore
 from kbtui.userdata.turn_mark_store import MarkStore
 from kbtui.userdata.user_data_records import (
     SourceApproval,
@@ -490,14 +490,14 @@ def test_a_bookmark_of_a_turn_stays_with_its_text(machines: tuple[Machine, Machi
     with one.use():
         Builder(one.root).conversation(2, [[asked("first")], [asked("second")]])
         one.data.save_bookmark("jp-c17800000002:2", "second")
-        BookmarkAnchors(one.workspace, one.data).list_bookmarks()
+        BookmarkAnchorStore(one.workspace, one.data).list_bookmarks()
     one.export("--here")
     other.kbtui("import", str(one.file))
     with other.use():
         folder = Builder(other.root).conversation(2, [[asked("first")], [asked("second")]])
         events = json.loads((folder / "events.json").read_text())
         write_json(folder / "events.json", events[2:])  # the first turn is gone
-        (bookmark,) = BookmarkAnchors(other.workspace, other.data).list_bookmarks()
+        (bookmark,) = BookmarkAnchorStore(other.workspace, other.data).list_bookmarks()
         assert bookmark.ref == "jp-c17800000002:1"
 
 

@@ -74,7 +74,7 @@ class AiderFormat(ConversationFormat):
     id_prefix = "aider-"
 
     def __init__(self) -> None:
-        self._histories: dict[str, _HistoryFileSessions] = {}
+        self._histories: dict[str, _CachedAiderHistoryListing] = {}
         self._starts: dict[tuple[str, str], int] = {}
 
     def find_stored_conversations(
@@ -112,7 +112,7 @@ class AiderFormat(ConversationFormat):
                     )
         return found, problems
 
-    def _find_sessions_of_file(self, path: str) -> _HistoryFileSessions:
+    def _find_sessions_of_file(self, path: str) -> _CachedAiderHistoryListing:
         """Find the sessions of a file.
 
         If the file has only grown since the last call, only the new text is read.
@@ -192,7 +192,7 @@ class _AiderSessionRange(NamedTuple):
     has_content: bool
 
 
-class _HistoryFileSessions(NamedTuple):
+class _CachedAiderHistoryListing(NamedTuple):
     """The sessions of a history file, and data for detecting later changes of the file.
 
     `tail` contains the last bytes of the file. If these bytes are still at the same position, text
@@ -237,8 +237,8 @@ def _get_inode_size_and_mtime(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def _find_sessions_in_history_file(
-    file: int, path: str, status: os.stat_result, known: _HistoryFileSessions | None
-) -> _HistoryFileSessions:
+    file: int, path: str, status: os.stat_result, known: _CachedAiderHistoryListing | None
+) -> _CachedAiderHistoryListing:
     """Find the sessions of an open file; `known` is the result of an earlier call."""
     state = _get_inode_size_and_mtime(status)
     sessions: list[_AiderSessionRange] = []
@@ -254,11 +254,13 @@ def _find_sessions_in_history_file(
             signature = _make_session_signature(file, path, begin, end)
             sessions.append(_AiderSessionRange(begin, end, started, signature, has_content))
     size = min(_EDGE_BYTES, state[1])
-    return _HistoryFileSessions(state, sessions, os.pread(file, size, state[1] - size), is_text)
+    return _CachedAiderHistoryListing(
+        state, sessions, os.pread(file, size, state[1] - size), is_text
+    )
 
 
 def _has_history_file_only_grown(
-    file: int, state: tuple[int, int, int], known: _HistoryFileSessions
+    file: int, state: tuple[int, int, int], known: _CachedAiderHistoryListing
 ) -> bool:
     """Return whether the only change to a history file since `known` was read is appended text.
 
@@ -312,7 +314,7 @@ def _make_stored_session(
     path: str,
     project: ProjectDirectory,
     session: _AiderSessionRange,
-    history: _HistoryFileSessions,
+    history: _CachedAiderHistoryListing,
     created: datetime | None,
 ) -> StoredSession:
     modified = datetime.fromtimestamp(history.state[2] / 1e9, UTC)

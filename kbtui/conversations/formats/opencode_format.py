@@ -96,7 +96,7 @@ class OpencodeFormat(ConversationFormat):
     id_prefix = "opencode-"
 
     def __init__(self) -> None:
-        self._listings: dict[str, _OpencodeDatabaseSessions] = {}
+        self._listings: dict[str, _CachedOpencodeDatabaseListing] = {}
         self._session_files = SessionFileCache(_read_session_file)
 
     def find_stored_conversations(
@@ -134,7 +134,7 @@ class OpencodeFormat(ConversationFormat):
             return []
         listing = self._listings.get(path)
         if listing is None or listing.state != state:
-            listing = _OpencodeDatabaseSessions(state, _read_session_rows(path), {})
+            listing = _CachedOpencodeDatabaseListing(state, _read_session_rows(path), {})
             self._listings[path] = listing
         rows = [
             row
@@ -276,7 +276,7 @@ class OpencodeFormat(ConversationFormat):
         return None
 
 
-class _OpencodeDatabaseSessions(NamedTuple):
+class _CachedOpencodeDatabaseListing(NamedTuple):
     """The sessions of a database.
 
     `contents` maps the id of a session to values that change with the content of the session. A

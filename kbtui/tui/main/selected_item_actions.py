@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.conversations.agent_commands_for_conversations import (
+        AgentCommandForConversation,
         CommandPurpose,
-        OfferedAgentCommand,
     )
     from kbtui.conversations.turn_marks import PlacedMark
     from kbtui.knowledge.toml_config_editor import TomlFileChange
@@ -171,11 +171,11 @@ class SelectedItemActions:
         reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
-        from kbtui.userdata.bookmark_anchor_store import BookmarkAnchors
+        from kbtui.userdata.bookmark_anchor_store import BookmarkAnchorStore
         from kbtui.userdata.user_data_store import UserData
 
         userdata = UserData(self._main.library.workspace)
-        anchors = BookmarkAnchors(self._main.library.workspace, userdata)
+        anchors = BookmarkAnchorStore(self._main.library.workspace, userdata)
         title = self.get_title_for_reference(reference)
 
         def find_bookmark() -> Bookmark | None:
@@ -423,7 +423,7 @@ class SelectedItemActions:
             holds_keys=True,
         )
 
-    def _show_agent_commands(self, ref: Ref, commands: list[OfferedAgentCommand]) -> None:
+    def _show_agent_commands(self, ref: Ref, commands: list[AgentCommandForConversation]) -> None:
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
 
         copying: list[DialogOption] = []
@@ -439,7 +439,7 @@ class SelectedItemActions:
         dialog = OptionsDialog(title, [*copying, *running])
         self._main.open_dialog(dialog, lambda act: act() if act else None)
 
-    def _run_agent_command_if_confirmed(self, command: OfferedAgentCommand) -> None:
+    def _run_agent_command_if_confirmed(self, command: AgentCommandForConversation) -> None:
         """Ask whether to run a command, and run it in the terminal. The TUI returns when the agent exits."""
         from shlex import join
 
@@ -713,7 +713,7 @@ _KEYS: dict[CommandPurpose, str] = {"resume": "c", "fork": "f", "attach": "a"}
 """The key that copies a command, by the command's purpose. The same key in upper case runs the command."""
 
 
-def _find_agent_commands(workspace: Workspace, ref: Ref) -> list[OfferedAgentCommand]:
+def _find_agent_commands(workspace: Workspace, ref: Ref) -> list[AgentCommandForConversation]:
     from kbtui.conversations.agent_commands_for_conversations import (
         find_agent_command,
         list_agent_commands,
@@ -727,7 +727,7 @@ def _find_agent_commands(workspace: Workspace, ref: Ref) -> list[OfferedAgentCom
     ]
 
 
-def _format_command_name(command: OfferedAgentCommand, ref: Ref) -> str:
+def _format_command_name(command: AgentCommandForConversation, ref: Ref) -> str:
     if command.purpose == "resume":
         return "continue"
     if command.purpose == "attach":
