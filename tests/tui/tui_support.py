@@ -12,6 +12,7 @@ from unittest import mock
 
 from support import FIRST_ID, Builder, asked, called, said
 from textual._compositor import Compositor
+from textual._xterm_parser import XTermParser
 from textual.css.stylesheet import Stylesheet
 from textual.geometry import Region
 from textual.pilot import Pilot
@@ -38,6 +39,39 @@ def parse_rules_once(sheet: Stylesheet, css: str, **place: Any) -> Any:
     if key not in PARSED:
         PARSED[key] = PARSE_RULES(sheet, css, **place)
     return PARSED[key]
+
+
+async def wait_for_busy_pumps(pilot: Pilot[None], timeout: float = 30.0) -> bool:
+    """Wait until what is queued has been processed, as Textual does, but ask only those that are busy.
+
+    Textual sends a message to each widget, also to those that wait for one.
+    """
+    app = pilot.app
+    if not app.screen_stack:
+        return False
+    pumps = [app, *app.screen.walk_children(with_self=True)]
+    left = 0
+    done = asyncio.Event()
+
+    def count_down() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            done.set()
+
+    for pump in pumps:
+        queue = pump._message_queue
+        if not queue.empty() or not queue.ready_event._waiters:
+            left += pump.call_later(count_down)
+    if left:
+        waits = [asyncio.ensure_future(one.wait()) for one in (done, app._exception_event)]
+        finished, pending = await asyncio.wait(
+            waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+        )
+        for wait in pending:
+            wait.cancel()
+        assert finished, "a widget did not come to the end of its messages"
+    return left == 0
 
 
 def clock() -> datetime:
@@ -101,7 +135,11 @@ class Tui:
         self._paint_opened_screen()
 
     async def type(self, text: str) -> None:
-        await self.press(*[{" ": "space", "/": "slash"}.get(letter, letter) for letter in text])
+        """Type a text as fast as a terminal passes it on; `press` waits after each key."""
+        for event in XTermParser().feed(text):
+            self.app.post_message(event)
+        await self.pilot.pause()
+        self._paint_opened_screen()
 
     async def until(self, condition: str | Callable[[], Any], seconds: float = 30.0) -> None:
         """Wait until a text is on the screen, or a condition is true.
@@ -113,7 +151,7 @@ class Tui:
         pause = 0.01
         while not (condition in self.text if isinstance(condition, str) else condition()):
             assert loop.time() < end, f"never: {condition!r}\n{self.text}"
-            await self.pilot.pause(pause)
+            await asyncio.sleep(pause)
             pause = min(pause * 1.3, 0.1)
         await self.pilot.pause()
         self._paint_opened_screen()
@@ -167,6 +205,7 @@ async def running(
     quick.enter_context(mock.patch("textual.screen.UPDATE_PERIOD", 1 / 120))
     quick.enter_context(mock.patch("textual._wait.SLEEP_GRANULARITY", 1 / 250))
     quick.enter_context(mock.patch("textual._wait.SLEEP_IDLE", 1 / 2500))
+    quick.enter_context(mock.patch.object(Pilot, "_wait_for_screen", wait_for_busy_pumps))
     try:
         async with app.run_test(size=size) as pilot:
             tui = Tui(app, pilot)
