@@ -438,7 +438,8 @@ def test_a_subject_of_200_mb_is_a_line(build: Build, workspace_root: Path) -> No
 def test_a_setting_allows_larger_subjects(
     build: Build, workspace_root: Path, megabytes: int
 ) -> None:
-    text = "many words\n" * (33 * 1024**2 // 11 + 1)
+    line = "many words " * 100 + "\n"
+    text = line * (33 * 1024**2 // len(line) + 1)
     write(workspace_root, {"t/big.md": text})
     knowledge = build('[kb.topic.t]\nsubjects = "t"\n')
     assert "(setting subject_megabytes)" in knowledge.learn("t", "big").text
