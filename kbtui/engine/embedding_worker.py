@@ -754,8 +754,7 @@ class EmbeddingWorker:
     def _embed_passages_without_vector(self, folder: Path) -> None:
         """Open the vectors of an index generation, and add those that are missing."""
         from kbtui.index.chunk_embedder import ChunkEmbedder
-        from kbtui.index.embedding_cache import EmbeddingCache
-        from kbtui.index.pulled_vector_store import PulledVectorStore
+        from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorStore
         from kbtui.index.vector_store import VectorStore
 
         catalog = CatalogDatabase(folder / "catalog.sqlite")

@@ -46,8 +46,6 @@ TEXTS_EMBEDDED_AT_ONCE = 32
 """After this many texts, their vectors are stored, and progress is reported."""
 MIN_TIMED_PASSAGES = 16
 """The speed of a model is measured with at least this many passages, even if their vectors are cached."""
-CACHE_ROWS = 500
-"""How many vectors are read from the cache at a time."""
 
 
 class _MeasuredEmbeddingModel(NamedTuple):
@@ -279,10 +277,7 @@ class _CachingEmbedder:
         reported; the reports call the texts `noun`.
         """
         by_hash = {hash_embedded_text(text): text for text in texts}
-        hashes = list(by_hash)
-        blobs: dict[bytes, bytes] = {}
-        for start in range(0, len(hashes), CACHE_ROWS):
-            blobs |= self._cache.get_cached_vectors(hashes[start : start + CACHE_ROWS])
+        blobs = self._cache.get_cached_vectors(by_hash)
         found = {by_hash[key]: np.frombuffer(blob, np.float32) for key, blob in blobs.items()}
         missing = [text for text in by_hash.values() if text not in found]
         self._report(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.pulled_vector_store import LOOKED_UP_HASHES, PulledVectorStore
+from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorStore
 from kbtui.workspace.paths import make_private_directory
 from kbtui.workspace.published_library_mirror import find_library_mirror
 
@@ -56,10 +55,8 @@ class CachingTextEmbedder:
         hashes = sorted(texts)
         for start in range(0, len(hashes), VECTORS_AT_ONCE):
             some = hashes[start : start + VECTORS_AT_ONCE]
-            found: dict[bytes, np.ndarray] = {}
-            for at in range(0, len(some), LOOKED_UP_HASHES):
-                known = self._cache.get_cached_vectors(some[at : at + LOOKED_UP_HASHES])
-                found |= {key: np.frombuffer(one, np.float32) for key, one in known.items()}
+            known = self._cache.get_cached_vectors(some)
+            found = {key: np.frombuffer(one, np.float32) for key, one in known.items()}
             missing = sorted(some - found.keys(), key=lambda key: len(texts[key]))
             for at in range(0, len(missing), EMBEDDED_BATCH):
                 keys = missing[at : at + EMBEDDED_BATCH]

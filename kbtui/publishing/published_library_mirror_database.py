@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.index.embedding_cache import DAMAGE_CODES
+from kbtui.index.embedding_cache import DAMAGE_CODES, VECTORS_TABLE
 from kbtui.index.published_vector_table_search import PUBLISHED_ROWS_TABLE
-from kbtui.index.pulled_vector_store import VECTORS_TABLE
 from kbtui.workspace.paths import get_data_home
 
 if TYPE_CHECKING:

@@ -24,13 +24,13 @@ from kbtui.conversations.formats.published_library_conversation_format import (
 )
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.file_reading_and_writing import remove_empty_directories, write_file_atomically
+from kbtui.index.embedding_cache import (
+    find_hashes_with_vector,
+    write_pulled_vectors,
+)
 from kbtui.index.published_vector_table_search import (
     get_published_table_location,
     make_table_version_id,
-)
-from kbtui.index.pulled_vector_store import (
-    find_hashes_with_vector,
-    write_pulled_vectors,
 )
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.publishing.published_library_manifest import (

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kbtui.index.chunk_embedder import ChunkEmbedder
-from kbtui.index.embedding_cache import EmbeddingCache
+from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorStore
 from kbtui.index.embedding_model import LocalEmbeddingModel
 from kbtui.index.entry_and_chunk_data_types import select_best_chunks, sort_ranked_chunks
 from kbtui.index.indexer import WorkspaceIndexWriter
@@ -25,7 +25,6 @@ from kbtui.index.published_vector_table_search import (
     PublishedVectorTableSearcher,
     find_published_table,
 )
-from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
 from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishResult
@@ -204,7 +203,7 @@ def _publish(root: Path, *, is_quiet: bool = False) -> LibraryPublishResult:
     made = clusters.Clusters(len(hashes), 2)
     for at in range(0, len(hashes), 5000):
         some = hashes[at : at + 5000]
-        known = _get_known(cache, some)
+        known = cache.get_cached_vectors(some)
         missing = [key for key in some if key not in known]
         cache.store_cached_vectors(dict(zip(missing, made.some(len(missing)), strict=True)))
     cache.close()
@@ -217,13 +216,6 @@ def _publish(root: Path, *, is_quiet: bool = False) -> LibraryPublishResult:
         return LibraryPublisher(workspace, store, entries, embedder, has_table=True).publish()
     finally:
         embedder.close()
-
-
-def _get_known(cache: EmbeddingCache, hashes: list[bytes]) -> set[bytes]:
-    found = set[bytes]()
-    for at in range(0, len(hashes), 500):
-        found |= cache.get_cached_vectors(hashes[at : at + 500]).keys()
-    return found
 
 
 def _embed(index: WorkspaceIndexWriter) -> VectorStore:

@@ -20,8 +20,12 @@ import numpy as np
 
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.chunk_embedder import ChunkEmbedder
-from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.pulled_vector_store import VECTORS_TABLE, PulledVectorStore, write_pulled_vectors
+from kbtui.index.embedding_cache import (
+    VECTORS_TABLE,
+    EmbeddingCache,
+    PulledVectorStore,
+    write_pulled_vectors,
+)
 from kbtui.index.vector_store import VectorStore
 from kbtui.search.search_request_and_answer import SearchRequest
 from tests.eval.__main__ import load_set

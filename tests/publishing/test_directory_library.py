@@ -16,9 +16,8 @@ from kbtui.conversations.conversation_repository import (
     load_conversation,
 )
 from kbtui.errors import ConfigError, KbtuiError, UsageError
-from kbtui.index.embedding_cache import EmbeddingCache
+from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorStore
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
-from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_editing import delete_subject
 from kbtui.library import open_workspace

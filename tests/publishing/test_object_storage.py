@@ -17,14 +17,13 @@ import pytest
 
 from kbtui.errors import KbtuiError
 from kbtui.index.chunk_embedder import ChunkEmbedder, combine_vectors_of_passage
-from kbtui.index.embedding_cache import EmbeddingCache
+from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorStore
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table_search import (
     PublishedVectorTableSearcher,
     find_published_table,
 )
-from kbtui.index.pulled_vector_store import PulledVectorStore
 from kbtui.publishing import library_publisher, published_vector_table_update
 from kbtui.publishing.published_library_pull import delete_mirror
 from kbtui.publishing.published_library_store import (
