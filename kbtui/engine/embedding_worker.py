@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kbtui.notices import PauseReason
     from kbtui.search.search_request_and_answer import SearchRequest
     from kbtui.workspace import Settings
-    from kbtui.workspace.published_library_mirror import PublishedLibraryMirror
+    from kbtui.workspace.published_library import PublishedLibraryMirror
 
 
 LOAD_CHECK_SECONDS = 5.0

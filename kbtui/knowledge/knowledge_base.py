@@ -20,7 +20,7 @@ from kbtui.knowledge.subject_visibility import (
 )
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.paths import TOPICS_FILE, format_path_relative_to_root
-from kbtui.workspace.published_library_mirror import (
+from kbtui.workspace.published_library import (
     PublishedLibraryMirror,
     find_library_mirror,
     get_mirror_of_root,

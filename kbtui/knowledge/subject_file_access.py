@@ -15,7 +15,7 @@ from kbtui.file_reading_and_writing import write_file_atomically
 from kbtui.knowledge.topic_directory_scan import is_inside_directory, split_file_extension
 from kbtui.terminal_text import make_backtick_fence
 from kbtui.workspace.paths import TOPICS_FILE
-from kbtui.workspace.published_library_mirror import get_mirror_of_root
+from kbtui.workspace.published_library import get_mirror_of_root
 
 if TYPE_CHECKING:
     from kbtui.knowledge.knowledge_data_types import Subject, Topic

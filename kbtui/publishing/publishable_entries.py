@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.workspace import Settings, Workspace
-    from kbtui.workspace.published_library_settings import PublishSettings
+    from kbtui.workspace.published_library import PublishSettings
 
 MIN_RECOGNIZED_TEXT = 40
 """Texts of subjects with fewer characters are not searched for in results, where they can occur by chance."""

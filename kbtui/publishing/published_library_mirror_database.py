@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kbtui.publishing.published_library_part_format import EntryKey
-    from kbtui.workspace.published_library_mirror import PublishedLibraryMirror
+    from kbtui.workspace.published_library import PublishedLibraryMirror
 
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

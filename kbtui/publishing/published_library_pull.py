@@ -68,11 +68,11 @@ from kbtui.workspace.paths import (
     TOPICS_FILE,
     make_private_directory,
 )
-from kbtui.workspace.published_library_mirror import (
+from kbtui.workspace.published_library import (
     PublishedLibraryMirror,
     get_subscribed_mirror,
+    load_library_settings,
 )
-from kbtui.workspace.published_library_settings import load_library_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
         LibraryPartReference,
     )
     from kbtui.workspace import Workspace
-    from kbtui.workspace.published_library_settings import LibrarySubscriptionSettings
+    from kbtui.workspace.published_library import LibrarySubscriptionSettings
 
 MAX_ATTEMPTS = 3
 """A pull is tried at most this many times, because parts may be deleted while it reads them."""

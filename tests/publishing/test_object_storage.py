@@ -32,7 +32,7 @@ from kbtui.publishing.published_library_store import (
     ManifestReplacedError,
 )
 from kbtui.workspace import Settings
-from kbtui.workspace.published_library_mirror import get_subscribed_mirror
+from kbtui.workspace.published_library import get_subscribed_mirror
 from tests.publishing.s3_server import (
     VARIABLES,
     Answer,

@@ -35,7 +35,7 @@ from kbtui.dates import format_timestamp, parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.file_reading_and_writing import read_regular_file
 from kbtui.terminal_text import format_json
-from kbtui.workspace.published_library_mirror import find_library_mirror
+from kbtui.workspace.published_library import find_library_mirror
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
