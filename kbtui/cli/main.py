@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "conversation": ("conversation_commands", "list, grep, read and export conversations"),
     "export": (
-        "conversation_export_command",
+        "conversation_commands",
         "write a conversation as HTML, Markdown or JSON for other people",
     ),
     "keep": ("keep_sessions_command", "keep copies of sessions before their agent deletes them"),
