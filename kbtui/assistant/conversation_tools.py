@@ -55,12 +55,11 @@ from kbtui.conversations.conversation_repository import (
     load_conversation,
     parse_entered_conversation_reference,
 )
-from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
 from kbtui.conversations.turn_marks import make_mark_json_fields
 from kbtui.dates import format_timestamp
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.references import make_conversation_ref
+from kbtui.references import make_conversation_ref, shorten_conversation_ids
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
 from kbtui.terminal_text import format_counted_noun, format_json
 from kbtui.userdata.turn_mark_lookup import find_marks_of_conversations

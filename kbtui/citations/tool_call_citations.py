@@ -24,6 +24,7 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import (
     CONVERSATION_ID,
     JP_ID_PREFIX,
+    find_ids_with_beginning,
     make_conversation_ref,
     parse_ref,
     split_slug_and_line_range,
@@ -170,8 +171,6 @@ class CitationTargetLookup:
 
     def expand_conversation_id(self, id: str) -> str:  # noqa: A002
         """Return the full id of a conversation. `id` is its full or its shortened id."""
-        from kbtui.conversations.shortened_conversation_ids import find_ids_with_beginning
-
         if id in self.titles or id.startswith(JP_ID_PREFIX):
             return id
         found = find_ids_with_beginning(self.titles, id)

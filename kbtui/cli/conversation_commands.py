@@ -246,7 +246,7 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_grep, grep_all_projects
     from kbtui.conversations.conversation_grep import make_grep_pattern
     from kbtui.conversations.conversation_repository import list_conversation_change_signatures
-    from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
+    from kbtui.references import shorten_conversation_ids
 
     pattern, ids = _read_pattern_and_conversation_ids(args)
     context, limit = args.context, args.limit

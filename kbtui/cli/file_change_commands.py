@@ -61,12 +61,12 @@ def run_blame_command(args: Namespace) -> int:
     kbtui blame src/main.py:12-20    turns whose edits wrote these lines
     """
     from kbtui.conversations.conversation_repository import list_conversation_change_signatures
-    from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
     from kbtui.library import open_workspace
     from kbtui.library.file_turn_history import (
         describe_conversation_problems,
         describe_unexplained_lines,
     )
+    from kbtui.references import shorten_conversation_ids
 
     with open_workspace(args.workspace) as library:
         with StderrWaitIndicator("reading conversations"):

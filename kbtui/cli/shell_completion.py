@@ -13,7 +13,7 @@ import sys
 
 from kbtui.cli.cli_output import print_result
 from kbtui.errors import KbtuiError
-from kbtui.references import JP_ID_PREFIX
+from kbtui.references import JP_ID_PREFIX, shorten_conversation_ids
 from kbtui.terminal_text import sanitize, sanitize_to_one_line
 from kbtui.workspace import find_workspace
 
@@ -197,7 +197,6 @@ def _list_non_jp_id_completions(path: str | None, current: str) -> Pairs:
         iterate_stored_conversations,
         list_enabled_conversation_formats,
     )
-    from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
 
     workspace = find_workspace(path)
     found: list[tuple[str, str]] = []

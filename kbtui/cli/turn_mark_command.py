@@ -123,7 +123,7 @@ def _print_turn_marks(library: Library, args: Namespace) -> int:
 
 def _map_conversation_ids_to_short_ids(library: Library) -> dict[str, str]:
     from kbtui.conversations.conversation_repository import list_conversation_change_signatures
-    from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
+    from kbtui.references import shorten_conversation_ids
 
     return shorten_conversation_ids(list_conversation_change_signatures(library.workspace))
 

@@ -30,6 +30,8 @@ from kbtui.errors import ConfigError, NothingFound, UsageError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import (
     JP_ID_PREFIX,
+    SHORT_ID_CHARACTERS,
+    find_ids_with_beginning,
     make_conversation_ref,
     parse_conversation_ref,
     parse_other_agents_conversation_ref,
@@ -226,8 +228,6 @@ def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
         return ref
     if any(_iterate_stored_conversations(workspace, begun)):
         return ref
-    from kbtui.conversations.shortened_conversation_ids import find_ids_with_beginning
-
     stored = [one.id for one in _iterate_stored_conversations(workspace)]
     # Some programs show the same id in capital letters.
     ids = find_ids_with_beginning(stored, begun) or find_ids_with_beginning(stored, begun.lower())
@@ -355,8 +355,6 @@ def _find_similar_conversation_id(typed: str, ids: Iterable[str]) -> str | None:
     Only ids that begin with the prefix of the same agent, such as `codex-`, are compared.
     """
     from difflib import get_close_matches
-
-    from kbtui.conversations.shortened_conversation_ids import SHORT_ID_CHARACTERS
 
     prefix = next(
         (one.id_prefix for one in list_conversation_formats() if typed.startswith(one.id_prefix)),

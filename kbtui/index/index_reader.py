@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from kbtui.errors import IndexUnavailable
 from kbtui.index import index_generations
 from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.references import shorten_references
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -125,8 +126,6 @@ class IndexReader:
 
     def shorten_references(self, references: Iterable[str]) -> dict[str, str]:
         """Map references to their short forms. A reference without a short form is left out."""
-        from kbtui.conversations.shortened_conversation_ids import shorten_references
-
         with self._lock_catalog():
             return shorten_references(
                 references, self._catalog.find_conversation_ids_with_beginnings

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
 from kbtui.light_named_tuple import NamedTuple
+from kbtui.references import shorten_conversation_ids, shorten_reference
 from kbtui.workspace.paths import TOPICS_FILE
 
 if TYPE_CHECKING:
@@ -105,14 +106,10 @@ class TopicsAndConversations:
 
     @cached_property
     def _short_conversation_ids(self) -> dict[str, str]:
-        from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
-
         return shorten_conversation_ids(info.id for info in self.conversations)
 
     def shorten_reference(self, reference: str) -> str:
         """Return a reference with its conversation id cut to the shortest beginning that is unique."""
-        from kbtui.conversations.shortened_conversation_ids import shorten_reference
-
         return shorten_reference(reference, self._short_conversation_ids)
 
     def map_titles_of_related_conversations(self, info: ConversationInfo) -> dict[str, str]:

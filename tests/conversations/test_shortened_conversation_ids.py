@@ -10,9 +10,8 @@ from kbtui.conversations.conversation_repository import (
     ConversationNotFoundError,
     expand_conversation_reference,
 )
-from kbtui.conversations.shortened_conversation_ids import shorten_conversation_ids
 from kbtui.errors import UsageError
-from kbtui.references import parse_conversation_ref
+from kbtui.references import parse_conversation_ref, shorten_conversation_ids
 from kbtui.workspace import Workspace
 
 
