@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 import tantivy
 
 from kbtui.errors import IndexUnavailable
+from kbtui.index.entry_and_chunk_data_types import (
+    get_block_of_place,
+    make_first_passage_place,
+    make_passage_place,
+)
 from kbtui.index.keyword_tokenizer import (
     MAX_COMPOUND_LENGTH,
     MAX_PATH_ENDS,
     extract_code_words,
     may_have_code_words,
     normalize_unicode,
-)
-from kbtui.index.passage_place_numbers import (
-    get_block_of_place,
-    make_first_passage_place,
-    make_passage_place,
 )
 from kbtui.workspace.paths import convert_path_to_utf8, make_private_directory
 

@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any
 from tantivy import FieldType, Occur, Query
 
 from kbtui.index.entry_and_chunk_data_types import (
+    BLOCK_PASSAGES,
     MIN_LEG_ENTRIES,
     SCORE_TOLERANCE,
     RankedChunk,
     drop_last_row_and_ties,
+    get_block_of_place,
+    get_entry_number_of_place,
+    get_place_range_of_entry,
     select_best_chunks,
     sort_ranked_chunks,
 )
@@ -26,12 +30,6 @@ from kbtui.index.keyword_tokenizer import (
     get_code_word_forms,
     has_unspaced_script,
     normalize_unicode,
-)
-from kbtui.index.passage_place_numbers import (
-    BLOCK_PASSAGES,
-    get_block_of_place,
-    get_entry_number_of_place,
-    get_place_range_of_entry,
 )
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.combined_term_statistics import CombinedTermStatistics

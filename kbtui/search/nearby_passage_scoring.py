@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tantivy import Occur, Query
 
-from kbtui.index.passage_place_numbers import BLOCK_PASSAGES, get_block_of_place
+from kbtui.index.entry_and_chunk_data_types import BLOCK_PASSAGES, get_block_of_place
 from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:

@@ -577,12 +577,12 @@ class _QueryFilterApplier:
         """Return the ids of the entries whose title contains all words of `text`."""
         from tantivy import Occur, Query
 
+        from kbtui.index.entry_and_chunk_data_types import get_entry_number_of_place
         from kbtui.index.keyword_tokenizer import (
             extract_cjk_character_pairs,
             has_unspaced_script,
             normalize_unicode,
         )
-        from kbtui.index.passage_place_numbers import get_entry_number_of_place
         from kbtui.search.query_stemming_and_matching import StemmingAnalyzer
 
         text = normalize_unicode(text)

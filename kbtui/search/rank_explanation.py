@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.index.passage_place_numbers import make_first_passage_place, make_passage_place
+from kbtui.index.entry_and_chunk_data_types import make_first_passage_place, make_passage_place
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice, NoticeValues
 from kbtui.search.hit_freshness import HitFreshnessChecker

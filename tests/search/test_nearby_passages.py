@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import FIRST_ID, Builder, asked, called, said
 
-from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.index.passage_place_numbers import (
+from kbtui.index.entry_and_chunk_data_types import (
     BLOCK_PASSAGES,
     get_block_of_place,
     get_entry_number_of_place,
     make_first_passage_place,
     make_passage_place,
 )
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.nearby_passage_scoring import MAX_SURROUNDING_TERMS, REACH
 from kbtui.search.rank_explanation import SearchExplainer
 from kbtui.search.search_request_and_answer import SearchRequest
