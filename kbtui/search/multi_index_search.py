@@ -20,7 +20,7 @@ from kbtui.index.entry_and_chunk_data_types import (
 )
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice
-from kbtui.search.combined_term_statistics import CombinedTermStatistics
+from kbtui.search.keyword_search import CombinedTermStatistics, append_missing_chunks_to_ranking
 from kbtui.search.passage_reranker import RERANKED_PASSAGES, ScoredPassage
 from kbtui.search.query_stemming_and_matching import FEW_KEYWORD_HITS
 from kbtui.search.search_pipeline import (
@@ -228,8 +228,6 @@ class _MultiIndexSearch:
             run.statistics = statistics
 
     def _rank_by_keywords(self) -> ChunkRanking:
-        from kbtui.search.keyword_search import append_missing_chunks_to_ranking
-
         rows: list[RankedChunk] = []
         exact_numbers: set[int] = set()
         score_tolerance = SCORE_TOLERANCE

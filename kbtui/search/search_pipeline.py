@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
-    from kbtui.search.combined_term_statistics import CombinedTermStatistics
-    from kbtui.search.keyword_search import ChunkRanking, KeywordSearch
+    from kbtui.search.keyword_search import ChunkRanking, CombinedTermStatistics, KeywordSearch
     from kbtui.search.query_parsing_and_filter_application import ParsedQuery
     from kbtui.search.query_stemming_and_matching import QueryWord
     from kbtui.workspace import Workspace
