@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
     from kbtui.publishing.library_publisher import LibraryPublishResult
     from kbtui.publishing.library_subscription_status import LibrarySubscriptionStatus
-    from kbtui.publishing.published_library_part_format import EntryKey
+    from kbtui.publishing.published_library_format import EntryKey
     from kbtui.publishing.published_library_pull import LibraryPullResult
     from kbtui.workspace import Settings, Workspace
 
@@ -59,7 +59,7 @@ def run_publish_command(args: Namespace) -> int:
         raise UsageError("the URI is missing", hint="write `kbtui publish URI`")
     from kbtui.publishing.library_publisher import LibraryPublisher
     from kbtui.publishing.publishable_entries import collect_publishable_entries
-    from kbtui.publishing.published_library_manifest import parse_private_key
+    from kbtui.publishing.published_library_format import parse_private_key
     from kbtui.publishing.published_library_store import LibraryStore
     from kbtui.workspace import find_workspace, load_settings
     from kbtui.workspace.paths import PUBLISH_KEY_VARIABLE
@@ -137,7 +137,7 @@ def _check_library_is_outside_topics(workspace: Workspace, uri: str) -> None:
 
 
 def _print_new_signing_keys(args: Namespace) -> int:
-    from kbtui.publishing.published_library_manifest import generate_key_pair
+    from kbtui.publishing.published_library_format import generate_key_pair
     from kbtui.workspace.paths import PUBLISH_KEY_VARIABLE
 
     private, public = generate_key_pair()

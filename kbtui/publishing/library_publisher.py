@@ -14,25 +14,23 @@ from typing import TYPE_CHECKING
 from kbtui.errors import UsageError
 from kbtui.index.entry_and_chunk_data_types import CHUNKING_VERSION, hash_embedded_text
 from kbtui.publishing.caching_text_embedder import VECTORS_AT_ONCE
-from kbtui.publishing.published_library_manifest import (
+from kbtui.publishing.published_library_format import (
     MAX_MANIFEST_BYTES,
-    LibraryManifest,
-    UnsupportedManifestFormatError,
-    UnusableLibraryManifestError,
-    VectorTableVersion,
-    check_key_pair,
-    encode_manifest,
-    parse_manifest,
-)
-from kbtui.publishing.published_library_part_format import (
     PARTS_PREFIX,
     DamagedLibraryPartError,
+    LibraryManifest,
     LibraryPartReference,
     PublishedLibraryPartBytes,
     TextPartTableOfContents,
+    UnsupportedManifestFormatError,
+    UnusableLibraryManifestError,
     VectorPartTableOfContents,
+    VectorTableVersion,
+    check_key_pair,
+    encode_manifest,
     encode_text_part,
     encode_vector_part,
+    parse_manifest,
     parse_part_table_of_contents,
     read_part_table_of_contents,
     read_vectors,
@@ -52,7 +50,7 @@ if TYPE_CHECKING:
 
     from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
     from kbtui.publishing.publishable_entries import PublishableEntries
-    from kbtui.publishing.published_library_part_format import EntryFileToPublish, EntryKey
+    from kbtui.publishing.published_library_format import EntryFileToPublish, EntryKey
     from kbtui.publishing.published_library_store import ListedStoreObject, StoredObjectVersion
     from kbtui.workspace import Workspace
 

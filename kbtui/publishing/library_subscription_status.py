@@ -25,7 +25,7 @@ from kbtui.publishing.published_library_mirror_database import (
 from kbtui.workspace.published_library import get_mirror_of_root, get_subscribed_mirror
 
 if TYPE_CHECKING:
-    from kbtui.publishing.published_library_part_format import EntryKey
+    from kbtui.publishing.published_library_format import EntryKey
     from kbtui.workspace import Workspace
 
 

@@ -35,12 +35,12 @@ from kbtui.index.entry_extraction import add_vector_hashes, read_subject_entry
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_file_access import read_subject_text
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.publishing.published_library_manifest import PublishedTopic
-from kbtui.publishing.published_library_part_format import (
+from kbtui.publishing.published_library_format import (
     MAX_ENTRY_BYTES,
     DamagedLibraryPartError,
     EntryFileToPublish,
     EntryKey,
+    PublishedTopic,
     validate_entry_key,
 )
 from kbtui.secret_detection import find_secrets, mask_secrets

@@ -16,7 +16,7 @@ from kbtui.workspace.paths import get_data_home
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.publishing.published_library_part_format import EntryKey
+    from kbtui.publishing.published_library_format import EntryKey
     from kbtui.workspace.published_library import PublishedLibraryMirror
 
 _TABLES = f"""

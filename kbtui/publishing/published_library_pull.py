@@ -33,11 +33,21 @@ from kbtui.index.published_vector_table_search import (
     make_table_version_id,
 )
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.publishing.published_library_manifest import (
+from kbtui.publishing.published_library_format import (
     MAX_MANIFEST_BYTES,
+    DamagedLibraryPartError,
     LibraryManifest,
+    MissingLibraryPartError,
+    TextPartTableOfContents,
     UnusableLibraryManifestError,
+    VectorPartTableOfContents,
+    is_table_of_contents_intact,
     parse_manifest,
+    parse_part_table_of_contents,
+    read_entry_from_part,
+    read_part_table_of_contents,
+    read_vectors,
+    read_whole_part,
 )
 from kbtui.publishing.published_library_mirror_database import (
     convert_mirror_errors,
@@ -45,18 +55,6 @@ from kbtui.publishing.published_library_mirror_database import (
     open_mirror_database,
     read_entry_checksums,
     set_mirror_state_value,
-)
-from kbtui.publishing.published_library_part_format import (
-    DamagedLibraryPartError,
-    MissingLibraryPartError,
-    TextPartTableOfContents,
-    VectorPartTableOfContents,
-    is_table_of_contents_intact,
-    parse_part_table_of_contents,
-    read_entry_from_part,
-    read_part_table_of_contents,
-    read_vectors,
-    read_whole_part,
 )
 from kbtui.publishing.published_library_store import (
     MANIFEST_NAME,
@@ -78,7 +76,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kbtui.publishing.published_library_part_format import (
+    from kbtui.publishing.published_library_format import (
         EntryInLibraryPart,
         EntryKey,
         LibraryPartReference,

@@ -19,7 +19,7 @@ from kbtui.index.published_vector_table_search import (
     make_published_row_number,
 )
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.publishing.published_library_manifest import VectorTableVersion
+from kbtui.publishing.published_library_format import VectorTableVersion
 from kbtui.publishing.published_library_store import convert_table_errors
 
 if TYPE_CHECKING:

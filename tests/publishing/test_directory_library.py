@@ -22,12 +22,13 @@ from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_editing import delete_subject
 from kbtui.library import open_workspace
 from kbtui.publishing.library_subscription_status import read_subscription_status
-from kbtui.publishing.published_library_manifest import generate_key_pair, parse_private_key
-from kbtui.publishing.published_library_part_format import (
+from kbtui.publishing.published_library_format import (
     DamagedLibraryPartError,
     EntryFileToPublish,
     TextPartTableOfContents,
     encode_text_part,
+    generate_key_pair,
+    parse_private_key,
     parse_table_of_contents,
     read_entry_from_part,
     validate_entry_key,
