@@ -131,7 +131,7 @@ class ComparableSubjectText:
         if self._digests is not None:
             return self._digests
         # A search compares only hashes from the catalog, and must not import `kbtui.knowledge`.
-        from kbtui.knowledge.subject_file_access import format_file_text_for_assistant
+        from kbtui.knowledge.subject_files import format_file_text_for_assistant
 
         learned = normalize_text(format_file_text_for_assistant(self._lines, self._relative))
         return " ".join(map(_hash_text, dict.fromkeys((self.normalized_text, learned))))

@@ -19,7 +19,7 @@ from kbtui.citations.cited_text_comparison import (
 )
 from kbtui.citations.files_read_by_tool_calls import FileReadByCall, list_files_read_by_call
 from kbtui.errors import UsageError
-from kbtui.knowledge.topic_directory_scan import is_hidden_path, make_slug_of_path
+from kbtui.knowledge.subject_files import is_hidden_path, make_slug_of_path
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import (
     CONVERSATION_ID,

@@ -111,7 +111,7 @@ def read_subject_entry(subject: Subject) -> IndexableEntryOrPart:
 def _extract_subject_entry(subject: Subject, entry: CatalogEntry) -> IndexableEntryOrPart:
     """Read the text of a subject, and return its entry and chunks; may raise any error."""
     from kbtui.citations.cited_text_comparison import ComparableSubjectText
-    from kbtui.knowledge.subject_file_access import read_subject_text
+    from kbtui.knowledge.subject_files import read_subject_text
 
     whole = read_subject_text(subject)
     text = split_front_matter(whole)

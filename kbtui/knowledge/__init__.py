@@ -9,7 +9,7 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kbtui.knowledge.knowledge_base import KnowledgeBase, load_knowledge
-    from kbtui.knowledge.subject_file_access import read_subject_for_assistant, read_subject_text
+    from kbtui.knowledge.subject_files import read_subject_for_assistant, read_subject_text
 
 __all__ = [
     "KnowledgeBase",
@@ -22,5 +22,5 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "subject_file_access" if name.startswith("read_subject") else "knowledge_base"
+    module = "subject_files" if name.startswith("read_subject") else "knowledge_base"
     return getattr(import_module(f"kbtui.knowledge.{module}"), name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.knowledge_data_types import LearnToolResult
-from kbtui.knowledge.subject_file_access import (
+from kbtui.knowledge.subject_files import (
     SKIPPED_SUBJECT,
     add_final_newline,
     format_file_text_for_assistant,

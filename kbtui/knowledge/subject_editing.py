@@ -14,7 +14,7 @@ from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.file_reading_and_writing import rename_staged_file
 from kbtui.foreground_program import run_program_in_terminal
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
-from kbtui.knowledge.subject_file_access import (
+from kbtui.knowledge.subject_files import (
     create_directory_inside_workspace,
     create_topic_directory,
     make_safe_file_name,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound, UsageError
 from kbtui.knowledge.knowledge_data_types import KnowledgeProblem
-from kbtui.knowledge.topic_directory_scan import (
+from kbtui.knowledge.subject_files import (
     TopicDirectoryScan,
     is_inside_directory,
     scan_topic_directory,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.knowledge.knowledge_data_types import JpPromptSection
 from kbtui.knowledge.learn_tool_answers import escape_quotes, wrap_subject_in_tags
-from kbtui.knowledge.subject_file_access import (
+from kbtui.knowledge.subject_files import (
     format_skipped_subject_note,
     read_subject_for_assistant,
 )

@@ -15,7 +15,7 @@ from kbtui.citations.cited_text_comparison import (
 )
 from kbtui.citations.files_read_by_tool_calls import list_files_read_by_call
 from kbtui.errors import KbtuiError, NothingFound
-from kbtui.knowledge.subject_file_access import BINARY_BYTES, explain_too_large_subject
+from kbtui.knowledge.subject_files import BINARY_BYTES, explain_too_large_subject
 from kbtui.library.reference_and_citation_reader import make_lazy_cited_subject_text
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_subject_ref

@@ -33,7 +33,7 @@ from kbtui.index.chunk_splitter import add_chunk_ids, split_conversation_into_ch
 from kbtui.index.entry_and_chunk_data_types import CatalogEntry, hash_embedded_text, make_subject_id
 from kbtui.index.entry_extraction import add_vector_hashes, read_subject_entry
 from kbtui.knowledge import load_knowledge
-from kbtui.knowledge.subject_file_access import read_subject_text
+from kbtui.knowledge.subject_files import read_subject_text
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.publishing.published_library_format import (
     MAX_ENTRY_BYTES,

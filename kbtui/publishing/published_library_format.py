@@ -30,7 +30,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
-from kbtui.knowledge.topic_directory_scan import find_file_name_problem
+from kbtui.knowledge.subject_files import find_file_name_problem
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.paths import LIBRARY_FILE, PUBLISH_KEY_VARIABLE
 

@@ -154,8 +154,7 @@ def read_subject_file(root: str, path: str) -> str | None:
     Returns None if the file is unreadable, too large or outside the workspace.
     """
     from kbtui.file_reading_and_writing import read_regular_file
-    from kbtui.knowledge.subject_file_access import explain_too_large_subject
-    from kbtui.knowledge.topic_directory_scan import is_inside_directory
+    from kbtui.knowledge.subject_files import explain_too_large_subject, is_inside_directory
 
     try:
         real = os.path.realpath(path, strict=True)

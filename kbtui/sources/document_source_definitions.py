@@ -391,7 +391,7 @@ def suggest_source_name(kind: str, what: str) -> str:
     from contextlib import suppress
     from urllib.parse import urlsplit
 
-    from kbtui.knowledge.subject_file_access import make_safe_file_name
+    from kbtui.knowledge.subject_files import make_safe_file_name
 
     if kind == "url_crawl":
         with suppress(ValueError):  # an invalid URL is reported when the source is parsed

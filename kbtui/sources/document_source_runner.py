@@ -173,7 +173,7 @@ def read_source_document_directory(
     Raises `KbtuiError` if the source's topic is unknown or outside the workspace.
     """
     from kbtui.knowledge import load_knowledge
-    from kbtui.knowledge.subject_file_access import create_topic_directory
+    from kbtui.knowledge.subject_files import create_topic_directory
 
     knowledge = load_knowledge(workspace)
     topic = knowledge.resolve_topic(source.topic)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from kbtui.errors import PackageUnavailableError
-from kbtui.knowledge.subject_file_access import put_text_in_code_fence
+from kbtui.knowledge.subject_files import put_text_in_code_fence
 
 if TYPE_CHECKING:
     import asyncio

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.subject_file_access import (
+from kbtui.knowledge.subject_files import (
     BINARY_BYTES,
     format_file_text_for_assistant,
     make_safe_file_name,

@@ -16,7 +16,7 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.subject_file_access import format_file_text_for_assistant, make_safe_file_name
+from kbtui.knowledge.subject_files import format_file_text_for_assistant, make_safe_file_name
 from kbtui.sources.document_text_extraction import HTML, MARKDOWN, PDF, PLAIN, TextExtractionError
 from kbtui.sources.http_fetcher import explain_too_large_document
 from kbtui.sources.source_document_directory import FetchedDocument

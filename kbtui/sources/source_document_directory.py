@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 from kbtui.errors import KbtuiError
 from kbtui.file_reading_and_writing import read_regular_file, remove_empty_directories
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
-from kbtui.knowledge.subject_file_access import (
+from kbtui.knowledge.subject_files import (
     create_directory_inside_workspace,
     make_safe_file_name,
     replace_file_text,

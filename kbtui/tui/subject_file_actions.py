@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError, UsageError, format_error_on_one_line
 from kbtui.knowledge import subject_editing
 from kbtui.knowledge.front_matter import split_front_matter
-from kbtui.knowledge.subject_file_access import make_safe_file_name
+from kbtui.knowledge.subject_files import make_safe_file_name
 from kbtui.tui.external_programs_and_clipboard import run_in_terminal
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.base_screens_and_widgets import StyledScreen, get_configured_keys

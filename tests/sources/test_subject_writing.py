@@ -17,8 +17,7 @@ from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.knowledge import KnowledgeBase, load_knowledge, subject_editing
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
 from kbtui.knowledge.subject_editing import MissingTitleError, SubjectDraft
-from kbtui.knowledge.subject_file_access import make_safe_file_name
-from kbtui.knowledge.topic_directory_scan import split_file_extension
+from kbtui.knowledge.subject_files import make_safe_file_name, split_file_extension
 
 
 @pytest.fixture
@@ -314,7 +313,7 @@ def test_a_file_system_without_hard_links_still_writes_nothing_over(
     add(builder, title="First", text="one")
     path = builder.root / "docs/guide/second.md"
     path.write_text("mine")
-    from kbtui.knowledge.subject_file_access import write_new_file
+    from kbtui.knowledge.subject_files import write_new_file
 
     with pytest.raises(KbtuiError, match="already"):
         write_new_file(path, "theirs")

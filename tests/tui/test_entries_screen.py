@@ -409,9 +409,9 @@ async def test_where_there_is_no_trash_another_question_is_asked(
 async def test_what_failed_is_tried_again_on_a_key(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kbtui.knowledge import subject_file_access
+    from kbtui.knowledge import subject_files
 
-    text_of, broken = subject_file_access.read_subject_text, [True]
+    text_of, broken = subject_files.read_subject_text, [True]
 
     def unreadable(subject: Any) -> str:
         if broken and subject.slug == "style":
@@ -420,7 +420,7 @@ async def test_what_failed_is_tried_again_on_a_key(
             raise KbtuiError("the disk is tired")
         return text_of(subject)
 
-    monkeypatch.setattr(subject_file_access, "read_subject_text", unreadable)
+    monkeypatch.setattr(subject_files, "read_subject_text", unreadable)
     async with paged(book, "E", EntriesScreen) as (tui, screen, _):
         await read(tui, screen)
         await detailed(tui, screen, "project/style")

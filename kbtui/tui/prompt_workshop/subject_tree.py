@@ -23,7 +23,7 @@ from kbtui.tui.secondary_screen import contains_all_words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kbtui.knowledge.topic_directory_scan import TopicDirectoryScan
+    from kbtui.knowledge.subject_files import TopicDirectoryScan
     from kbtui.tui.framework.styled_text import Spans
 
 
