@@ -1,5 +1,7 @@
 """Finds out which files a tool call read, and extracts the text of a file from the result of a call.
 
+Also splits the shell scripts of calls into commands, for the files that they read and for those that they change.
+
 One table of tools serves all agents. Tools with the same name are assumed to work alike, even in
 formats that other packages add. Each agent's tools return a file in their own form: with line numbers,
 in tags or fences, or below a header. A result in an unknown form is not used, because a wrongly extracted
@@ -11,7 +13,8 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.light_named_tuple import NamedTuple
 
@@ -42,7 +45,7 @@ _PATH_ARGUMENTS = (
     "path", "file_path", "filePath", "absolute_path", "notebook_path", "paths", "include",
 )  # fmt: skip
 _SEARCHED_PATH_ARGUMENTS = ("path", "file_path", "dir_path")
-_COMMAND_ARGUMENTS = ("command", "cmd")
+_COMMAND_ARGUMENTS = ("command", "cmd", "script")
 DIRECTORY_ARGUMENTS = ("workdir", "working_directory", "cwd", "directory", "dir_path")
 _READING_COMMANDS = re.compile(r"\b(?:bat|cat|head|less|more|nl|sed|tail)\b")
 _COMMAND_CHARACTERS_MAX = 10_000
@@ -50,9 +53,13 @@ _COMMAND_CHARACTERS_MAX = 10_000
 _OPTIONS_WITH_VALUE = frozenset({"-n", "-c", "--lines", "--bytes", "-r", "--line-range", "-l"})
 _PRINTED_LINES = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*;?")
 """Matches a script for `sed -n` that only prints lines by their numbers, such as `1,200p`."""
-_NOT_A_PATH = re.compile(r"[$`*?{}\n]|^~|^-|^$")
-"""Matches a word that is not a plain path: an empty word, an option, or a word that a shell expands."""
-_SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
+NOT_A_PATH = re.compile(r"[$`*?{}\n]|^~|^-|^$|^/dev/|^&")
+"""Matches a word that is not the plain path of a file.
+
+It is empty, an option, a device, the number of an open file, or a word that a shell expands.
+"""
+_SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k|fi)?sh")
+_PUNCTUATION = ";<>|&\n()"
 
 
 class FileReadByCall(NamedTuple):
@@ -65,6 +72,23 @@ class FileReadByCall(NamedTuple):
     path: str
     directory: str | None = None
     may_be_directory: bool = False
+
+
+class SimpleShellCommand(NamedTuple):
+    """A command of a shell script: its words, and where its output goes.
+
+    * `target` is the file that the output goes to; it begins with `&` if it is the number of an open file.
+    * `is_appended`: whether the output is appended to the file.
+    * `has_here_document`: whether the command has a here-document.
+    * `is_whole`: whether the command is outside of parentheses and has none. The words of another
+      command may be incomplete.
+    """
+
+    words: list[str]
+    target: str | None = None
+    is_appended: bool = False
+    has_here_document: bool = False
+    is_whole: bool = True
 
 
 def list_files_read_by_call(call: ConversationEvent) -> list[FileReadByCall]:
@@ -96,31 +120,88 @@ def find_command_that_only_prints_file(call: ConversationEvent) -> list[str] | N
 
     `cd` commands before this command are ignored.
     """
-    script, all_commands = _split_into_simple_commands(call.arguments or {})
-    commands = [words for words in all_commands if words[0] != "cd"]
-    if "<<" in script or len(commands) != 1 or len(_list_paths_of_printed_files(commands[0])) != 1:
+    arguments = call.arguments or {}
+    script = get_shell_script(arguments)
+    commands = list(_iterate_printing_commands(arguments))
+    if (isinstance(script, str) and "<<" in script) or not all(one.is_whole for one in commands):
         return None
-    return commands[0]
+    printing = [one.words for one in commands if one.words[0] != "cd"]
+    if len(printing) != 1 or len(_list_paths_of_printed_files(printing[0])) != 1:
+        return None
+    return printing[0]
 
 
-def _split_into_simple_commands(arguments: dict[str, Any]) -> tuple[str, list[list[str]]]:
-    """Return the script in the arguments of a shell tool, and the words of each of its commands.
+def get_shell_script(arguments: dict[str, Any]) -> str | list[str] | None:
+    """Return the script in the arguments of a shell tool; None if there is none.
 
-    If the arguments contain the words of a single command, the script is "". A script without a
-    command that reads files has no commands.
+    The result is a list if the call has the words of a command and the program is not a shell. Signs
+    such as `>` have no meaning in these words.
     """
     script = next((arguments[key] for key in _COMMAND_ARGUMENTS if key in arguments), None)
     if isinstance(script, list):
         words = [word for word in script if isinstance(word, str)]
         is_shell = len(words) == 3 and _SHELLS.fullmatch(words[0]) is not None
-        if not is_shell or words[1] not in {"-c", "-lc", "-ic"}:
-            return "", [words] if words else []
-        script = words[2]
-    if not isinstance(script, str) or len(script) > _COMMAND_CHARACTERS_MAX:
-        return "", []
-    return script, list(
-        _iterate_simple_commands(script) if _READING_COMMANDS.search(script) else ()
-    )
+        return words[2] if is_shell and words[1] in {"-c", "-lc", "-ic"} else words or None
+    return script if isinstance(script, str) else None
+
+
+def iterate_commands_of_script(script: str) -> Iterator[SimpleShellCommand]:
+    """Yield the simple commands of a script. Reading stops at text that cannot be parsed."""
+    lexer = shlex.shlex(script, posix=True, punctuation_chars=_PUNCTUATION)
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    command = SimpleShellCommand([])
+    expected: Literal["", "target", "number", "skipped"] = ""
+    depth = 0
+    try:
+        for token in chain(lexer, ";"):
+            if not token or token.strip(_PUNCTUATION):
+                if expected in {"target", "number"}:
+                    target = token if expected == "target" else f"&{token}"
+                    command = command._replace(target=target)
+                elif not expected:
+                    command.words.append(token)
+                expected = ""
+                continue
+            for sign in re.findall(r"[()]|[^()]+", token):
+                if sign == "<<":
+                    command, expected = command._replace(has_here_document=True), "skipped"
+                elif ">" in sign:
+                    is_error_output = command.words[-1:] == ["2"]
+                    if is_error_output:
+                        command.words.pop()
+                        expected = "skipped"
+                    else:
+                        expected = "number" if sign.endswith("&") else "target"
+                        command = command._replace(is_appended=">>" in sign)
+                elif "<" in sign:
+                    expected = "skipped"
+                else:
+                    is_parenthesis = sign in {"(", ")"}
+                    if command.words or command.target is not None:
+                        is_whole = command.is_whole and not is_parenthesis
+                        yield command._replace(is_whole=is_whole)
+                    if is_parenthesis:
+                        depth = max(0, depth + (1 if sign == "(" else -1))
+                    is_whole = depth == 0 and not is_parenthesis
+                    command, expected = SimpleShellCommand([], is_whole=is_whole), ""
+    except ValueError:
+        return
+
+
+def _iterate_printing_commands(arguments: dict[str, Any]) -> Iterator[SimpleShellCommand]:
+    """Yield the commands in the arguments of a shell tool, without those that write to a file.
+
+    Reading stops at a here-document. A script without a command that reads files has no commands.
+    """
+    script = get_shell_script(arguments)
+    if isinstance(script, list):
+        yield SimpleShellCommand(script)
+    elif script and len(script) <= _COMMAND_CHARACTERS_MAX and _READING_COMMANDS.search(script):
+        for command in iterate_commands_of_script(script):
+            if command.has_here_document:
+                return
+            if command.target is None:
+                yield command
 
 
 def _list_argument_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
@@ -131,56 +212,24 @@ def _list_argument_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> li
     """
     value = next((arguments[key] for key in keys if key in arguments), None)
     if isinstance(value, list):
-        return [text for text in value if isinstance(text, str) and not _NOT_A_PATH.search(text)]
+        return [text for text in value if isinstance(text, str) and not NOT_A_PATH.search(text)]
     return [value] if isinstance(value, str) and value.strip() else []
 
 
 def _iterate_files_read_by_command(arguments: dict[str, Any]) -> Iterator[FileReadByCall]:
     """Yield the files that the command line in `arguments` prints."""
     directory = next(iter(_list_argument_texts(arguments, DIRECTORY_ARGUMENTS)), None)
-    for words in _split_into_simple_commands(arguments)[1]:
-        if words[0] == "cd" and len(words) == 2 and not _NOT_A_PATH.search(words[1]):
+    for command in _iterate_printing_commands(arguments):
+        words = command.words
+        if not command.is_whole:
+            continue
+        if words[0] == "cd" and len(words) == 2 and not NOT_A_PATH.search(words[1]):
             directory = posixpath.join(directory or "", words[1])
-        elif words[0] in {"cd", "popd", "pushd"} or words[0].startswith("("):
+        elif words[0] in {"cd", "popd", "pushd"}:
             return  # the directory of the following commands is unknown
         else:
             paths = _list_paths_of_printed_files(words)
             yield from (FileReadByCall(path, directory) for path in paths)
-
-
-def _iterate_simple_commands(text: str) -> Iterator[list[str]]:
-    """Yield the words of each command in a command line.
-
-    Commands that write to a file are left out. Reading stops at a here-document, and at text that
-    cannot be parsed.
-    """
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=";<>|&\n")
-    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
-    words: list[str] = []
-    is_writing = is_target = False
-    try:
-        for token in lexer:
-            if not token or token.strip(";<>|&\n"):
-                if not is_target:
-                    words.append(token)
-                is_target = False
-            elif "<<" in token:
-                return
-            elif "<" in token or ">" in token:
-                is_target = not token.endswith("&")
-                is_error_output = bool(words) and words[-1] == "2"
-                is_writing = is_writing or (">" in token and not is_error_output)
-                if is_error_output:
-                    words.pop()
-                    is_target = True
-            else:
-                if words and not is_writing:
-                    yield words
-                words, is_writing, is_target = [], False, False
-    except ValueError:
-        return
-    if words and not is_writing:
-        yield words
 
 
 def _list_paths_of_printed_files(words: list[str]) -> list[str]:
@@ -203,7 +252,7 @@ def _list_paths_of_printed_files(words: list[str]) -> list[str]:
         if options != ["-n"] or not others or not _PRINTED_LINES.fullmatch(others[0].strip()):
             return []
         others = others[1:]
-    return [path for path in others if not _NOT_A_PATH.search(path)]
+    return [path for path in others if not NOT_A_PATH.search(path)]
 
 
 class FileTextInToolResult(NamedTuple):

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.citations.files_read_by_tool_calls import (
     DIRECTORY_ARGUMENTS,
+    NOT_A_PATH,
     SHELL_TOOLS,
+    get_shell_script,
+    iterate_commands_of_script,
     list_files_read_by_call,
 )
 from kbtui.conversations.patch_parser import (
@@ -215,7 +218,6 @@ CHANGE_ARGUMENTS = frozenset(
     )
 )
 """The names of arguments whose content is also part of the call's changes."""
-_COMMANDS = ("command", "cmd", "script")
 _NOTHING_CHANGED = re.compile(
     r"0/\d+ patterns applied|(?:The )?[Tt]ool (?:execution |call )?(?:was )?(?:skipped|rejected)"
 )
@@ -373,7 +375,8 @@ def get_command_of_call(call: ConversationEvent) -> str | None:
     """Return the command that a tool call ran, as one text; None if the call ran no command."""
     name, arguments = call.name or "", call.arguments or {}
     if name in SHELL_TOOLS:
-        return _get_command_text(arguments)
+        script = get_shell_script(arguments)
+        return shlex.join(script) if isinstance(script, list) else script
     if _PROGRAM_TOOL.fullmatch(name):
         # A number or a switch says nothing without the name of its argument.
         words = [
@@ -384,21 +387,6 @@ def get_command_of_call(call: ConversationEvent) -> str | None:
         ]
         return " ".join([name.replace("_", " ", 1), *words])
     return None
-
-
-def _get_command_text(arguments: dict[str, Any]) -> str | None:
-    """Return the command in `arguments` as text; None if there is none.
-
-    If a shell runs a script (`bash -lc …`), return only the script.
-    """
-    words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
-    if isinstance(words, str):
-        return words
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        return None
-    if len(words) == 3 and words[1] in {"-c", "-lc", "-ic"}:
-        return str(words[2])
-    return shlex.join(words)
 
 
 def _iterate_file_actions_of_tool_call(call: ConversationEvent) -> Iterator[TurnFileAction]:
@@ -563,24 +551,29 @@ def _list_text_arguments(
 # changes by shell commands
 
 _COMMAND_CHARACTERS_MAX = 100_000
-_NOT_A_PATH = re.compile(r"[$`*?{}\n]|^~|^-|^$|^/dev/|^&")
 _LEADING_CD = re.compile(r"\s*cd\s+(?P<path>'[^'\n]+'|\"[^\"\n$`]+\"|[\w./@+-]+)\s*(?:&&|;|\n)\s*")
 _HEREDOC = re.compile(
     r"<<-?[ \t]*(?P<quote>['\"]?)(?P<mark>\w+)(?P=quote)(?P<rest>[^\n]*)\n"
     r"(?P<body>.*?)^[ \t]*(?P=mark)[ \t]*$",
     re.MULTILINE | re.DOTALL,
 )
+_PATCH_BEGINNING = "*** Begin Patch"
 _CHANGING_WORD = re.compile(r"\b(?:mv|rm|touch|tee|cp|sed|perl|apply_patch|applypatch)\b|>")
 
 
 def _iterate_file_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[TurnFileAction]:
-    script = _get_command_text(arguments)
-    if script is None or len(script) > _COMMAND_CHARACTERS_MAX:
-        return
-    if not _CHANGING_WORD.search(script):
-        return
     if patched := list(_iterate_patches_of_shell_call(arguments)):
         yield from patched
+        return
+    script = get_shell_script(arguments)
+    if script is None:
+        return
+    if isinstance(script, list):
+        directory = _get_directory_argument(arguments)
+        for action in _list_file_actions_of_command(script):
+            yield action._replace(directory=directory)
+        return
+    if len(script) > _COMMAND_CHARACTERS_MAX or not _CHANGING_WORD.search(script):
         return
     directory, script = _follow_leading_cd(arguments, script)
     bodies: list[str | None] = []
@@ -590,7 +583,7 @@ def _iterate_file_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[T
         bodies.append(match["body"] if is_literal else None)
         return f" <<HEREDOC {match['rest']}\n"
 
-    for words, target, is_appended, has_body in _iterate_shell_script_commands(
+    for words, target, is_appended, has_body, _ in iterate_commands_of_script(
         _HEREDOC.sub(collect_heredoc_body, script)
     ):
         body = bodies.pop(0) if has_body and bodies else None
@@ -600,7 +593,7 @@ def _iterate_file_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[T
             paths = [word for word in words[1:] if not word.startswith("-")]
             target = paths[0] if paths and target is None else target
             is_appended = "-a" in words
-        if target is not None and not _NOT_A_PATH.search(target):
+        if target is not None and not NOT_A_PATH.search(target):
             text = body if words and words[0] in {"cat", "tee"} else None
             yield _make_shell_redirection_action(target, directory, text, is_appended=is_appended)
         yield from (
@@ -610,30 +603,29 @@ def _iterate_file_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[T
 
 def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[TurnFileAction]:
     """Yield the file changes of an apply-patch text in a shell command, if the command contains one."""
-    script = _get_command_text(arguments)
-    if script is not None and "*** Begin Patch" in script:
+    script = get_shell_script(arguments)
+    directory = _get_directory_argument(arguments)
+    if isinstance(script, list):
+        text = next((word for word in script if word.lstrip().startswith(_PATCH_BEGINNING)), "")
+    elif script is not None and _PATCH_BEGINNING in script:
         directory, script = _follow_leading_cd(arguments, script)
-        patches = parse_apply_patch(_find_patch_text(script, arguments))
-        yield from _iterate_file_changes_in_patches(patches, directory)
+        text = script if "apply_patch" in script or "applypatch" in script else ""
+    else:
+        return
+    yield from _iterate_file_changes_in_patches(parse_apply_patch(text), directory)
+
+
+def _get_directory_argument(arguments: dict[str, Any]) -> str | None:
+    return next(iter(_list_text_arguments(arguments, DIRECTORY_ARGUMENTS)), None)
 
 
 def _follow_leading_cd(arguments: dict[str, Any], script: str) -> tuple[str | None, str]:
     """Return the directory of a script after its first `cd` commands, and the rest of the script."""
-    directory = next(iter(_list_text_arguments(arguments, DIRECTORY_ARGUMENTS)), None)
+    directory = _get_directory_argument(arguments)
     while (change := _LEADING_CD.match(script)) is not None:
         directory = posixpath.join(directory or "", change["path"].strip("'\""))
         script = script[change.end() :]
     return directory, script
-
-
-def _find_patch_text(script: str, arguments: dict[str, Any]) -> str:
-    """Return the part of a command that may contain an apply-patch text (a word or the whole script), or ""."""
-    words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
-    if isinstance(words, list):
-        for word in words:
-            if isinstance(word, str) and word.lstrip().startswith("*** Begin Patch"):
-                return word
-    return script if "apply_patch" in script or "applypatch" in script else ""
 
 
 def _make_shell_redirection_action(
@@ -648,47 +640,6 @@ def _make_shell_redirection_action(
     return action._replace(edits=(edit,), hunks=_make_hunks_of_added_text(text, line))
 
 
-def _iterate_shell_script_commands(
-    script: str,
-) -> Iterator[tuple[list[str], str | None, bool, bool]]:
-    """Yield the simple commands of a script.
-
-    Four values are yielded for each command: its words, the file that its output goes to, whether the
-    output is appended to this file, and whether the command has a here-document. Reading stops at text
-    that cannot be parsed.
-    """
-    lexer = shlex.shlex(script, posix=True, punctuation_chars=";<>|&\n()")
-    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
-    words: list[str] = []
-    target: str | None = None
-    expects: Literal["", "target", "skip"] = ""
-    is_appended = has_body = False
-    try:
-        for token in [*lexer, ";"]:
-            if token.strip(";<>|&\n()"):
-                if expects == "target":
-                    target = token
-                elif expects == "":
-                    words.append(token)
-                expects = ""
-            elif token == "<<":
-                has_body, expects = True, "skip"
-            elif ">" in token and not token.endswith("&"):
-                is_error_output = bool(words) and words[-1] == "2"
-                if is_error_output:
-                    words.pop()
-                expects = "skip" if is_error_output else "target"
-                is_appended = ">>" in token if expects == "target" else is_appended
-            elif "<" in token or ">" in token:
-                expects = "skip"
-            else:
-                if words or target is not None:
-                    yield words, target, is_appended, has_body
-                words, target, expects, is_appended, has_body = [], None, "", False, False
-    except ValueError:
-        return
-
-
 def _list_file_actions_of_command(words: list[str]) -> list[TurnFileAction]:
     """Return the actions of a command on the files that it names."""
     names = list(takewhile(lambda word: "=" in word and word[:1].isalpha(), words))
@@ -699,7 +650,7 @@ def _list_file_actions_of_command(words: list[str]) -> list[TurnFileAction]:
         return []
     program, options = words[0], [word for word in words[1:] if word.startswith("-")]
     paths = [word for word in words[1:] if not word.startswith("-")]
-    if any(_NOT_A_PATH.search(path) for path in paths) and program != "sed":
+    if any(NOT_A_PATH.search(path) for path in paths) and program != "sed":
         return []
     if program == "mv" and len(paths) == 2:
         source, target = paths
@@ -715,7 +666,7 @@ def _list_file_actions_of_command(words: list[str]) -> list[TurnFileAction]:
         return [TurnFileAction("created", paths[1])]
     if program == "sed" and any(option.startswith("-i") for option in options):
         files = paths if any(option.startswith("-e") for option in options) else paths[1:]
-        return [TurnFileAction("changed", path) for path in files if not _NOT_A_PATH.search(path)]
+        return [TurnFileAction("changed", path) for path in files if not NOT_A_PATH.search(path)]
     return []
 
 

@@ -60,6 +60,9 @@ def test_a_file_read_by_a_tool_of_any_agent_is_known(name: str, arguments: dict[
         "echo cat a.md",
         "concat a.md",
         "(cd b && cat a.md)",
+        "cat a.md >&2",
+        "cat <(sort a.md)",
+        "echo $(date) cat a.md",
         "cat " + "a" * 20_000,
     ],
 )

@@ -95,6 +95,15 @@ def test_an_edit_of_any_agent_is_a_change_of_one_line(
         ("Bash", {"command": "make 2>&1 | tee log.txt > /dev/null; ls 2>/dev/null"}, []),
         ("Bash", {"command": "echo $X > $Y; rm -r build; cd x; rm y"}, []),
         ("Bash", {"command": "echo 1 > 'b"}, []),
+        ("Bash", {"command": "rm a.py 2>&1"}, ["deleted a.py +0 -0"]),
+        ("Bash", {"command": "echo failed >&2; echo '' >> a.py"}, ["changed a.py +0 -0"]),
+        ("Bash", {"command": "(touch a.py; echo 1)>b.py"}, ["created a.py +0 -0", "created b.py +0 -0"]),
+        ("shell", {"command": ["python", "-c", "print(a > b)"]}, []),
+        ("shell", {"command": ["grep", "-c", "a > b"]}, []),
+        ("shell", {"command": ["echo", "1", ">", "b"]}, []),
+        ("shell", {"command": ["rm", "a.py"], "workdir": "src"}, ["deleted src/a.py +0 -0"]),
+        ("shell", {"command": ["/bin/bash", "-lc", "echo 1 > b"]}, ["created b +0 -0"]),
+        ("shell", {"script": "cat a.py"}, ["read a.py +0 -0"]),
     ],
 )  # fmt: skip
 def test_files_are_created_moved_deleted_and_read(
