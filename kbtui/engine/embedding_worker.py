@@ -755,6 +755,7 @@ class EmbeddingWorker:
         """Open the vectors of an index generation, and add those that are missing."""
         from kbtui.index.chunk_embedder import ChunkEmbedder
         from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorStore
+        from kbtui.index.embedding_status_file import is_index_fully_embedded
         from kbtui.index.vector_store import VectorStore
 
         catalog = CatalogDatabase(folder / "catalog.sqlite")
@@ -783,15 +784,16 @@ class EmbeddingWorker:
                 self._chunk_embedder = chunk_embedder
             else:
                 self._chunk_embedder.replace_catalog_and_cache(catalog, cache)
-            self.keywords_only_notice = None
-            self.model_ready.set()
-            self._on_change()
+            if is_index_fully_embedded(folder, self._model_key):
+                self._allow_search_by_meaning()
             while not self._stop.is_set():
                 self._has_catalog_changed = False
                 work = self._passage_pool.submit(
                     self._chunk_embedder.embed_missing_chunks,
                     self._model.get_passage_embedder,
                     lambda: self._has_catalog_changed or self._is_damaged,
+                    # An earlier answer would not say that passages have no vectors yet.
+                    self._allow_search_by_meaning,
                 )
                 self.left = work.result()
                 if not self._has_catalog_changed or self._folder != folder:
@@ -799,6 +801,11 @@ class EmbeddingWorker:
         finally:
             catalog.close()
             cache.close()
+
+    def _allow_search_by_meaning(self) -> None:
+        self.keywords_only_notice = None
+        self.model_ready.set()
+        self._on_change()
 
     def _open_published_vector_table(self, folder: Path) -> PublishedVectorTableSearcher | None:
         """Return the published vectors that stay in object storage, or None.

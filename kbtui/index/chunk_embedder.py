@@ -228,12 +228,14 @@ class ChunkEmbedder:
         self,
         get_passage_embedder: Callable[[bool], LoadedEmbeddingModel | EmbeddingProcess],
         should_restart: Callable[[], bool] = lambda: False,
+        on_counted: Callable[[], None] = lambda: None,
     ) -> int:
         """Embed the chunks that have no vector; return how many of them are left.
 
         Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
         changed. `get_passage_embedder` returns the model. It is called only if the cache lacks
-        vectors; its argument says whether many texts are embedded at once.
+        vectors; its argument says whether many texts are embedded at once. `on_counted` is called
+        before the first chunk is embedded; from then on, `count_missing_vectors` counts all chunks.
         """
         self._get_encoder, self._should_restart = get_passage_embedder, should_restart
         self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)
@@ -251,6 +253,8 @@ class ChunkEmbedder:
                 self._store.count_vector_rows("kind = 'conversation'")
                 + self._missing.count_queued_conversation_chunks()
             )
+        on_counted()
+        if self._missing.numbers:
             self._report_embedding_progress()
             self._embed_and_write_vectors()
         if not self._stop.is_set():

@@ -105,6 +105,27 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
 
 
 @pytest.mark.timeout(240)
+def test_the_first_search_by_meaning_in_a_cold_workspace_says_what_is_not_embedded_yet(
+    workspace_root: Path,
+    with_export: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
+) -> None:
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
+    builder = Builder(workspace_root)
+    builder.topics(notes={})
+    for number in range(30):
+        builder.subject(f"notes/n{number}.md", f"# N{number}\n\nTrain {number} to the harbour.\n")
+    request.addfinalizer(lambda: end_engine(builder))
+    query = ("railway departure", "--mode", "semantic", "--wait", "90")
+    code = main(["search", "-w", str(builder.root), *query])
+    answer = capsys.readouterr()
+    # On a slow machine, the passages have their vectors before the answer is there.
+    assert code == 0 or "passages not searchable by meaning yet" in answer.err, answer
+
+
+@pytest.mark.timeout(240)
 def test_a_hidden_subject_that_is_being_embedded_changes_no_visible_answer(
     workspace_root: Path, with_export: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
