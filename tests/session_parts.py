@@ -1,4 +1,4 @@
-"""Joining the parts in which a long conversation is read, for tests."""
+"""What tests read of a conversation: its parts, joined, and its token usage."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -8,7 +8,9 @@ from kbtui.conversations.conversation_data_types import (
     ConversationInfo,
     ConversationSegment,
     ParsingResumePoint,
+    TokenUsage,
     Turn,
+    sum_token_usage,
 )
 from kbtui.conversations.formats.conversation_format import ConversationFormat
 
@@ -51,6 +53,12 @@ def read_in_parts(
         if part.is_last:
             return turns, mark
         turns = select_turns_before(turns, mark)
+
+
+def read_token_usage(reader: ConversationFormat, info: ConversationInfo) -> TokenUsage | None:
+    """The tokens of all turns of a conversation; None if no turn has token counts."""
+    turns = reader.load_conversation(info).turns
+    return sum_token_usage(usage for turn in turns for usage in turn.usage.values())
 
 
 def describe_turns(turns: list[Turn]) -> list[Any]:

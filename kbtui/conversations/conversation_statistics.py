@@ -124,8 +124,6 @@ def _read_conversation_statistics(
         statistics = ConversationStatistics(info, project)
         _add_part_to_statistics(statistics, conversation_format.load_conversation(info))
     statistics.usage = sum_token_usage(statistics.usage_by_model.values())
-    if statistics.usage is None:
-        statistics.usage = conversation_format.read_conversation_token_usage(info)
     if not statistics.usage_by_model:
         found = conversation_format.read_conversation_tools_and_models(info).models
         statistics.models = dict.fromkeys(sorted(found))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from session_parts import read_token_usage
 
 from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
 from kbtui.conversations.formats.aider_format import AiderFormat, parse_session
@@ -173,9 +174,7 @@ def test_a_session_is_read_as_turns(workspace: Workspace, history: Path) -> None
 def test_the_rounded_tokens_are_added_up(workspace: Workspace, history: Path) -> None:
     history.write_text(FIRST + SECOND + "\n#### more  \n\n> Tokens: 1.5k sent, 1 received.  \n")
     format_ = AiderFormat()
-    first, second = [
-        format_.read_conversation_token_usage(info) for info in infos(workspace, format_).values()
-    ]
+    first, second = [read_token_usage(format_, info) for info in infos(workspace, format_).values()]
     assert first is not None
     assert (first.input_tokens, first.output_tokens, first.cache_read_tokens) == (1100, 300, 1000)
     assert (first.total_tokens, first.is_estimate) == (2400, True)
@@ -217,7 +216,7 @@ def test_a_file_that_was_written_anew_is_read_anew(workspace: Workspace, history
     assert info.title == "goodbye"
     history.write_text(FIRST)
     assert "no longer" in format_.load_conversation(info).problems[0]
-    assert format_.read_conversation_token_usage(info) is None
+    assert read_token_usage(format_, info) is None
 
 
 def test_sessions_of_the_same_second_have_different_ids(
@@ -353,7 +352,6 @@ def test_flipped_bytes_are_read(workspace: Workspace, history: Path) -> None:
             info = one.read_conversation_info()
             assert info.problem is None
             format_.load_conversation(info)
-            format_.read_conversation_token_usage(info)
 
 
 @pytest.mark.parametrize(

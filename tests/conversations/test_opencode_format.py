@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from session_parts import read_token_usage
 
 from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
 from kbtui.conversations.formats import opencode_format
@@ -267,7 +268,7 @@ def test_calls_pair_with_their_results(store: Store, workspace: Workspace) -> No
 
 def test_the_tokens_of_each_message_count_once(store: Store, workspace: Workspace) -> None:
     store.add_session("ses_1", workspace.root)
-    usage = OpencodeFormat().read_conversation_token_usage(infos(workspace)["opencode-ses_1"])
+    usage = read_token_usage(OpencodeFormat(), infos(workspace)["opencode-ses_1"])
     assert usage is not None
     assert (usage.input_tokens, usage.output_tokens) == (30, 21)
     assert (usage.cache_read_tokens, usage.cache_write_tokens) == (300, 60)
@@ -276,9 +277,7 @@ def test_the_tokens_of_each_message_count_once(store: Store, workspace: Workspac
 
 def test_without_tokens_there_is_no_usage(store: Store, workspace: Workspace) -> None:
     store.add_session("ses_1", workspace.root, [user(text("hello"))])
-    assert (
-        OpencodeFormat().read_conversation_token_usage(infos(workspace)["opencode-ses_1"]) is None
-    )
+    assert read_token_usage(OpencodeFormat(), infos(workspace)["opencode-ses_1"]) is None
 
 
 def test_only_sessions_of_the_workspace_are_listed(
@@ -382,9 +381,7 @@ def test_wrong_types_are_named_and_the_rest_is_read(store: Store, workspace: Wor
     assert "still here" in texts
     assert texts[-1] == "[APIError: overloaded]"
     assert len(conversation.problems) >= 3
-    assert (
-        OpencodeFormat().read_conversation_token_usage(infos(workspace)["opencode-ses_1"]) is None
-    )
+    assert read_token_usage(OpencodeFormat(), infos(workspace)["opencode-ses_1"]) is None
 
 
 def test_hostile_texts_stay_and_ids_are_harmless(directory: Path, workspace: Workspace) -> None:
@@ -455,7 +452,7 @@ def test_a_locked_database_is_a_problem(
         assert (found, problem.is_unreadable) == ([], True)
         assert "locked" in problem.reason
         assert "locked" in OpencodeFormat().load_conversation(info).problems[0]
-        assert OpencodeFormat().read_conversation_token_usage(info) is None
+        assert read_token_usage(OpencodeFormat(), info) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"SQLite format 3\0", b"no database at all" * 100])
@@ -494,7 +491,6 @@ def test_a_damaged_database_raises_nothing(directory: Path, workspace: Workspace
         for one in format_.find_stored_conversations(workspace)[0]:
             one.read_conversation_info()
         format_.load_conversation(info)
-        format_.read_conversation_token_usage(info)
     for size in range(0, len(data), 997):
         store.database.write_bytes(data[:size])
         OpencodeFormat().find_stored_conversations(workspace)
@@ -553,7 +549,7 @@ def test_the_flat_messages_of_version_2_are_read(directory: Path, workspace: Wor
     assert conversation.turns[0].events[3].text == "x = 1"
     assert conversation.compactions[0].summary == "We said hello."
     assert conversation.model == "openai/gpt-5"
-    usage = OpencodeFormat().read_conversation_token_usage(infos(workspace)["opencode-ses_1"])
+    usage = read_token_usage(OpencodeFormat(), infos(workspace)["opencode-ses_1"])
     assert usage is not None
     assert usage.total_tokens == 15
 

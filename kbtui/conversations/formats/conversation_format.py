@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         ConversationSegment,
         ConversationToolsAndModels,
         ParsingResumePoint,
-        TokenUsage,
         Turn,
     )
     from kbtui.workspace import Workspace
@@ -226,16 +225,6 @@ class ConversationFormat(ABC):
     def list_files_added_to_chat(self, event: ConversationEvent) -> list[str]:
         """Return the files that, according to an event, the user added to the conversation."""
         return []
-
-    def read_conversation_token_usage(self, info: ConversationInfo) -> TokenUsage | None:
-        """Return the tokens that a conversation used; None if its files contain no token counts.
-
-        Never raises.
-        """
-        from kbtui.conversations.conversation_data_types import sum_token_usage
-
-        turns = self.decode_turns(info).turns
-        return sum_token_usage(usage for turn in turns for usage in turn.usage.values())
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command that continues a conversation in its agent; None if the agent has no such command."""
