@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kbtui.errors import UsageError
 
 if TYPE_CHECKING:
-    from multidict import CIMultiDictProxy
+    from aiohttp.web import Request
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -61,9 +61,10 @@ class AllowedHostHeaders:
 
 
 def find_request_refusal_reason(
-    headers: CIMultiDictProxy[str], hosts: AllowedHostHeaders, kind: str
+    request: Request, hosts: AllowedHostHeaders, kind: str
 ) -> str | None:
     """Return the reason to refuse a request for a "page", "file" or "socket"; None if the request is allowed."""
+    headers = request.headers
     named = headers.getall("Host", [])
     if len(named) != 1 or named[0].lower() not in hosts:
         return "unknown host name"
