@@ -230,10 +230,6 @@ class Library(ReferenceAndCitationReader):
         """Have the engine pause or continue embedding passages. The engine remembers this choice."""
         self.call_engine(lambda client: client.send_request("pause", paused=is_paused))
 
-    def search_by_keywords(self, request: SearchRequest) -> SearchAnswer:
-        """Search by keywords in this process, fast enough to run while the user types."""
-        return self._search_without_engine(request)
-
     def find_entries_of_filter(self, text: str, *, hidden: bool = False) -> EntriesMatchingFilter:
         """Return the subjects and conversations (including archived ones) that a filter such as `file:main.py` selects.
 
@@ -359,7 +355,7 @@ class Library(ReferenceAndCitationReader):
         began = time.perf_counter()
         answered, is_logged = self._search_with_engine(request, wait, origin, caller)
         if answered is None:
-            answered = self._search_without_engine(request, self._make_missing_semantic_leg_notice)
+            answered = self.search_by_keywords(request, self._make_missing_semantic_leg_notice)
         if not is_logged and origin is not None:
             milliseconds = (time.perf_counter() - began) * 1000
             damage = self.log_search(answered, origin, caller, milliseconds)
@@ -412,10 +408,10 @@ class Library(ReferenceAndCitationReader):
                 break
         return None, False
 
-    def _search_without_engine(
+    def search_by_keywords(
         self, request: SearchRequest, explain: Callable[[], Notice | None] = lambda: None
     ) -> SearchAnswer:
-        """Search by keywords in this process.
+        """Search by keywords in this process, fast enough to run while the user types.
 
         `explain` returns a notice that says why the search does not rank by meaning, or None.
         """
