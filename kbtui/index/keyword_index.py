@@ -184,10 +184,10 @@ class _TantivyWriter:
         self.has_uncommitted_changes = True
         self._writer.add_document(document)
 
-    def delete_documents(self, field: str, values: Sequence[int]) -> None:
-        """Delete the documents with one of these numbers in `field`."""
-        if values:
-            query = tantivy.Query.term_set_query(self.schema, field, list(values))
+    def delete_chunk_documents(self, numbers: list[int]) -> None:
+        """Delete the documents of the chunks with these numbers."""
+        if numbers:
+            query = tantivy.Query.term_set_query(self.schema, "chunk", numbers)
             self._writer.delete_documents_by_query(query)
             self.has_uncommitted_changes = True
 
@@ -287,7 +287,7 @@ class KeywordIndexWriter:
         changed = {at for at, chunk in enumerate(chunks) if not chunk.timestamp}
         changed.update(written.changed)
         numbers = [*written.gone, *(chunks[at].number for at in changed)]
-        self._writer.delete_documents("chunk", numbers)
+        self._writer.delete_chunk_documents(numbers)
         self._add_passage_documents(entry, [chunks[at] for at in sorted(changed)])
 
     def remove_entry(self, entry_id: str) -> None:

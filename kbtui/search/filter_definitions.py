@@ -108,10 +108,6 @@ class FilterDefinition:
         self.example = example
         """The filter with a value, for people who do not know it yet."""
 
-    def is_accepted_in_input(self, filter_input: FilterInput) -> bool:
-        """Return whether the filter can be typed in an input, such as the search."""
-        return bool(getattr(self, filter_input) or (filter_input == "library" and self.search))
-
     @property
     def joined_option_names(self) -> str:
         """The options of the filter on the command line, joined by `/` for error messages."""
@@ -303,7 +299,8 @@ FILTERS: tuple[FilterDefinition, ...] = (
 
 def list_filters_of_input(filter_input: FilterInput) -> list[FilterDefinition]:
     """Return the filters that an input accepts."""
-    return [row for row in FILTERS if row.is_accepted_in_input(filter_input)]
+    is_library = filter_input == "library"
+    return [row for row in FILTERS if getattr(row, filter_input) or (is_library and row.search)]
 
 
 def format_filter_keys(filter_input: FilterInput, *, without: Sequence[str] = ()) -> str:
