@@ -40,6 +40,28 @@ def read_regular_file(path: str | os.PathLike[str], max_bytes: int = FILE_SIZE_L
         return file.read(status.st_size + 1)
 
 
+FileState = tuple[int, int, int]
+"""The inode, the size and the modification time (in nanoseconds) of a file."""
+
+
+def get_file_state(status: os.stat_result) -> FileState:
+    """Return the state of a file, which differs after the file was changed or replaced."""
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def read_file_state(path: str | os.PathLike[str]) -> FileState | None:
+    """Return the state of a file, or None if there is no such file."""
+    try:
+        return get_file_state(os.stat(path))  # noqa: PTH116  (thousands)
+    except OSError:
+        return None
+
+
+def format_file_state(state: FileState | None) -> str:
+    """Return the state of a file as text, as the catalog and the archive store it; "" for a missing file."""
+    return ":".join(map(str, state or ()))
+
+
 def iterate_regular_file_blocks(path: str, block_bytes: int = 1 << 20) -> Iterator[bytes]:
     """Yield the bytes of a regular file of any size in blocks. Raises `OSError`.
 

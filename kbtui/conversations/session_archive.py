@@ -31,7 +31,11 @@ from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import NothingFound, WorkspaceError
 from kbtui.file_reading_and_writing import (
+    FileState,
     FileWriteOrRemoval,
+    format_file_state,
+    get_file_state,
+    read_file_state,
     read_regular_file,
     write_file_atomically,
 )
@@ -228,7 +232,7 @@ def keep_copy_of_conversation(
     if (
         earlier is not None
         and earlier.original == str(path)
-        and earlier.original_state == _read_file_stat(path)
+        and earlier.original_state == format_file_state(read_file_state(path))
     ):
         return "unchanged"
     with open_regular_file(str(path)) as (file, size):
@@ -240,7 +244,7 @@ def keep_copy_of_conversation(
         id=info.id,
         agent=info.agent,
         original=str(path),
-        original_state=_format_file_stat(status),
+        original_state=format_file_state(get_file_state(status)),
         file_name=f"{sha256}{path.suffix}{KEPT_FILE_SUFFIX}",
         size=size,
         kept_size=len(compressed),
@@ -514,15 +518,14 @@ def _make_session_record_path(conversation_id: str) -> Path:
     return get_session_records_directory() / f"{quote(conversation_id, safe='~')}.json"
 
 
-_records: dict[str, tuple[tuple[int, int, int], KeptSession]] = {}
-"""Maps the path of each record to the inode, size and modification time of the file, and to its content."""
+_records: dict[str, tuple[FileState, KeptSession]] = {}
+"""Maps the path of each record to the state of the file, and to its content."""
 
 
 def _read_session_record(path: str) -> KeptSession | DamagedArchiveFile | None:
     """Return the record in a file, or the damage if it cannot be read; None if there is no file."""
     try:
-        status = os.stat(path)  # noqa: PTH116
-        state = (status.st_ino, status.st_size, status.st_mtime_ns)
+        state = get_file_state(os.stat(path))  # noqa: PTH116
         known = _records.get(path)
         if known is not None and known[0] == state:
             return known[1]
@@ -602,14 +605,3 @@ def _scan_directory(directory: Path) -> list[os.DirEntry[str]]:
             return list(entries)
     except OSError:
         return []
-
-
-def _read_file_stat(path: Path) -> str | None:
-    try:
-        return _format_file_stat(path.stat())
-    except OSError:
-        return None
-
-
-def _format_file_stat(status: os.stat_result) -> str:
-    return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"

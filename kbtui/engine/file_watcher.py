@@ -27,11 +27,13 @@ from kbtui.conversations.conversation_repository import (
     list_watched_conversation_directories,
     list_watched_conversation_files,
 )
+from kbtui.file_reading_and_writing import read_file_state
 from kbtui.workspace.client_environment import make_thread_with_client_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
+    from kbtui.file_reading_and_writing import FileState
     from kbtui.workspace import Workspace
 
 
@@ -334,7 +336,7 @@ class FileWatcher:
     ) -> None:
         """Call `on_change` whenever files have changed. Return when the directories to watch have changed."""
         state, places = _get_root_inodes(roots), set(map(str, roots))
-        files = self._read_stat_of_watched_files()
+        files = self._read_states_of_watched_files()
         compared = time.monotonic()
         for paths in reports:
             if self._stop.is_set():
@@ -343,7 +345,7 @@ class FileWatcher:
             # another project must neither start a comparison nor keep this workspace awake.
             paths = {path for path in paths if not is_file_of_other_project(self._workspace, path)}
             looked = time.monotonic()
-            before, files = files, self._read_stat_of_watched_files()
+            before, files = files, self._read_states_of_watched_files()
             is_asleep = self._pause >= ASLEEP_CHECK_SECONDS
             limit = ASLEEP_FULL_COMPARE_SECONDS if is_asleep else FULL_COMPARE_SECONDS
             if paths or files != before:
@@ -364,17 +366,9 @@ class FileWatcher:
                 min((looked - self._used_at) * QUIET_SHARE, ASLEEP_CHECK_SECONDS),
             )
 
-    def _read_stat_of_watched_files(self) -> list[tuple[int, int, int] | None]:
-        """Return the inode, size and modification time of each watched agent file; None for a missing file."""
-        states: list[tuple[int, int, int] | None] = []
-        for path in list_watched_conversation_files(self._workspace):
-            try:
-                status = path.stat()
-            except OSError:
-                states.append(None)
-            else:
-                states.append((status.st_ino, status.st_size, status.st_mtime_ns))
-        return states
+    def _read_states_of_watched_files(self) -> list[FileState | None]:
+        """Return the state of each watched agent file; None for a missing file."""
+        return [read_file_state(path) for path in list_watched_conversation_files(self._workspace)]
 
     def _watch_with_inotify(self, roots: list[Path]) -> Generator[set[str]]:
         """Yield the paths that have changed, until `_should_restart` is set.

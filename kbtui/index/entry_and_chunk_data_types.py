@@ -20,7 +20,6 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref, make_subject_ref
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Sequence
 
     from kbtui.references import Ref
@@ -70,7 +69,7 @@ class CatalogEntry(NamedTuple):
     """A subject or a conversation in the catalog.
 
     * `signature` changes whenever the entry must be indexed again.
-    * `stat` is the state of the file `path` (see `format_file_stat`), for a quick comparison
+    * `stat` is the state of the file `path` (see `format_file_state`), for a quick comparison
       before a hit is shown.
     * `created` and `changed` are in Unix seconds.
     * `error` says why the entry is not indexed, or which part of it could not be read.
@@ -109,11 +108,6 @@ class CatalogEntry(NamedTuple):
         if self.kind == "subject":
             return make_subject_ref(self.topic or "", self.slug or "", chunk.lines)
         return make_conversation_ref(self.conversation or "", chunk.turn, chunk.call)
-
-
-def format_file_stat(status: os.stat_result) -> str:
-    """Return the inode, size and modification time (ns) of a file as text."""
-    return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
 
 
 def make_subject_id(topic: str, slug: str) -> str:

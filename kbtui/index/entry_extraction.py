@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
+from kbtui.file_reading_and_writing import format_file_state, get_file_state
 from kbtui.index.chunk_splitter import (
     add_chunk_ids,
     split_conversation_into_chunks,
@@ -20,7 +21,6 @@ from kbtui.index.chunk_splitter import (
 from kbtui.index.entry_and_chunk_data_types import (
     CatalogEntry,
     Chunk,
-    format_file_stat,
     make_subject_id,
 )
 from kbtui.knowledge.front_matter import split_front_matter
@@ -100,7 +100,7 @@ def read_subject_entry(subject: Subject) -> IndexableEntryOrPart:
     )
     try:
         status = os.stat(subject.file)  # noqa: PTH116  (thousands)
-        entry = entry._replace(stat=format_file_stat(status))
+        entry = entry._replace(stat=format_file_state(get_file_state(status)))
         if subject.size > SUBJECT_BYTES_MAX:
             raise KbtuiError(f"not indexed: larger than {SUBJECT_BYTES_MAX // 1_000_000} MB")
         return _extract_subject_entry(subject, entry)
@@ -188,7 +188,7 @@ def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
     )
     if info.events_path:
         with suppress(OSError):
-            return entry._replace(stat=format_file_stat(info.events_path.stat()))
+            return entry._replace(stat=format_file_state(get_file_state(info.events_path.stat())))
     return entry
 
 

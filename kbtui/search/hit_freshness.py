@@ -17,7 +17,12 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
 from kbtui.errors import KbtuiError
-from kbtui.index.entry_and_chunk_data_types import format_file_stat, make_subject_id
+from kbtui.file_reading_and_writing import (
+    format_file_state,
+    get_file_state,
+    read_regular_file,
+)
+from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.search_request_and_answer import OutdatedCitedSubject
 from kbtui.terminal_text import strip_escape_sequences
@@ -137,7 +142,7 @@ def _has_configuration_changed(reader: IndexReader) -> bool:
 
 def _format_current_file_stat(path: str) -> str | None:
     status = _stat_file(path)
-    return format_file_stat(status) if status else None
+    return format_file_state(get_file_state(status)) if status else None
 
 
 def _stat_file(path: str) -> os.stat_result | None:
@@ -153,7 +158,6 @@ def read_subject_file(root: str, path: str) -> str | None:
 
     Returns None if the file is unreadable, too large or outside the workspace.
     """
-    from kbtui.file_reading_and_writing import read_regular_file
     from kbtui.knowledge.subject_files import explain_too_large_subject, is_inside_directory
 
     try:

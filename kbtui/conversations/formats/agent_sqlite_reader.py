@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import WorkspaceError
+from kbtui.file_reading_and_writing import FileState, read_file_state
 
 if TYPE_CHECKING:
     import sqlite3
@@ -19,24 +20,13 @@ LOCK_SECONDS = 1.0
 _MAGIC = b"SQLite format 3\0"
 _WAL_VERSION = 2
 
-FileState = tuple[int, int, int]
-"""The inode, the size and the modification time (in nanoseconds) of a file."""
 DatabaseState = tuple[FileState | None, ...]
 """The states of a database and of its write-ahead log. The state of a missing file is None."""
 
 
 def read_stat_of_database_files(path: str) -> DatabaseState:
     """Return the state of a database's files. It changes whenever the database changes."""
-    return tuple(read_file_stat(f"{path}{suffix}") for suffix in ("", "-wal"))
-
-
-def read_file_stat(path: str) -> FileState | None:
-    """Return the state of a file, or None if there is no such file."""
-    try:
-        status = os.stat(path)  # noqa: PTH116
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    return tuple(read_file_state(f"{path}{suffix}") for suffix in ("", "-wal"))
 
 
 @contextmanager
@@ -82,8 +72,8 @@ def _check_and_make_database_uri(path: str) -> str:
     uri = f"{Path(path).absolute().as_uri()}?mode=ro"
     if header[18] != _WAL_VERSION:
         return uri
-    log = read_file_stat(f"{path}-wal")
-    if log is not None and read_file_stat(f"{path}-shm") is not None:
+    log = read_file_state(f"{path}-wal")
+    if log is not None and read_file_state(f"{path}-shm") is not None:
         return uri
     if log is not None and log[1]:
         raise WorkspaceError(

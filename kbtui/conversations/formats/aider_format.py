@@ -38,6 +38,7 @@ from kbtui.conversations.formats.stored_session import (
 from kbtui.conversations.formats.turn_builder import TurnBuilder
 from kbtui.conversations.project_directories import ProjectDirectories, ProjectDirectory
 from kbtui.errors import WorkspaceError
+from kbtui.file_reading_and_writing import get_file_state
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.paths import expand_user, find_local_time_zone, read_environment_variable
 
@@ -120,7 +121,7 @@ class AiderFormat(ConversationFormat):
         with open_regular_file(path) as (file, _):
             state = os.fstat(file)
             known = self._histories.get(path)
-            if known is not None and known.state == _get_inode_size_and_mtime(state):
+            if known is not None and known.state == get_file_state(state):
                 return known
             history = _find_sessions_in_history_file(file, path, state, known)
         self._histories[path] = history
@@ -229,10 +230,6 @@ def _parse_conversation_id(conversation_id: str) -> tuple[str, int]:
     return match[1].removeprefix(AiderFormat.id_prefix), int(match[2] or 1)
 
 
-def _get_inode_size_and_mtime(status: os.stat_result) -> tuple[int, int, int]:
-    return status.st_ino, status.st_size, status.st_mtime_ns
-
-
 # finding sessions
 
 
@@ -240,7 +237,7 @@ def _find_sessions_in_history_file(
     file: int, path: str, status: os.stat_result, known: _CachedAiderHistoryListing | None
 ) -> _CachedAiderHistoryListing:
     """Find the sessions of an open file; `known` is the result of an earlier call."""
-    state = _get_inode_size_and_mtime(status)
+    state = get_file_state(status)
     sessions: list[_AiderSessionRange] = []
     start = 0
     if known is not None and known.sessions and _has_history_file_only_grown(file, state, known):

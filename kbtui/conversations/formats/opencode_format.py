@@ -28,7 +28,6 @@ from kbtui.conversations.formats.agent_sqlite_reader import (
     format_select_columns,
     list_table_columns,
     open_database,
-    read_file_stat,
     read_stat_of_database_files,
 )
 from kbtui.conversations.formats.conversation_format import (
@@ -58,6 +57,7 @@ from kbtui.conversations.formats.turn_builder import (
 )
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.errors import WorkspaceError
+from kbtui.file_reading_and_writing import read_file_state
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace import paths
 
@@ -196,7 +196,7 @@ class OpencodeFormat(ConversationFormat):
         project = projects.find_directory_of(row["directory"])
         created = convert_unix_time_to_datetime(row["time_created"], 1000)
         updated = convert_unix_time_to_datetime(row["time_updated"], 1000)
-        state = read_file_stat(path)
+        state = read_file_state(path)
         modified = datetime.fromtimestamp(state[2] / 1e9 if state else 0, UTC)
         parent = get_text_or_none(row["parent_id"])
         return StoredSession(
@@ -452,11 +452,11 @@ class _OpencodeSessionFiles:
         for name in names:
             parts = f"{self.parts}/{name.removesuffix('.json')}"
             states.append(
-                f"{name} {read_file_stat(f'{self.messages}/{name}')} {read_file_stat(parts)}"
+                f"{name} {read_file_state(f'{self.messages}/{name}')} {read_file_state(parts)}"
             )
         if names:
             # opencode may still be writing the parts of the last message, one after another.
-            states += map(str, map(read_file_stat, self._list_part_files(names[-1])))
+            states += map(str, map(read_file_state, self._list_part_files(names[-1])))
         return states
 
     def iterate_messages(self) -> Iterator[_OpencodeStoredMessage]:
@@ -476,7 +476,7 @@ class _OpencodeSessionFiles:
         size = 0
         for name in _list_json_files(self.messages):
             for path in (f"{self.messages}/{name}", *self._list_part_files(name)):
-                if (state := read_file_stat(path)) is not None:
+                if (state := read_file_state(path)) is not None:
                     size += state[1]
         return size
 

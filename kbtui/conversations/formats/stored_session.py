@@ -20,12 +20,14 @@ from kbtui.conversations.formats.conversation_format import UnlistedConversation
 from kbtui.conversations.formats.jp.jp_json_reader import open_regular_file
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
+from kbtui.file_reading_and_writing import get_file_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kbtui.conversations.conversation_data_types import ConversationFileFacts
     from kbtui.conversations.project_directories import ProjectDirectory
+    from kbtui.file_reading_and_writing import FileState
 
 HEAD_BLOCK_BYTES = 16 << 10
 """The usual size of the blocks in which the beginning of a file is read."""
@@ -144,12 +146,12 @@ class SessionFileCache(Generic[_Facts]):
     ) -> None:
         self._read_facts = read_facts
         self._are_final = are_final
-        self._files: dict[str, tuple[tuple[int, int, int], bool, _Facts]] = {}
-        """Maps each path to the inode, size and time of the file, whether the facts are final, and the facts."""
+        self._files: dict[str, tuple[FileState, bool, _Facts]] = {}
+        """Maps each path to the state of the file, whether the facts are final, and the facts."""
 
     def read_file_facts(self, path: str, status: os.stat_result) -> _Facts:
         """Return the facts about a file. Raises what `read_facts` raises."""
-        state = (status.st_ino, status.st_size, status.st_mtime_ns)
+        state = get_file_state(status)
         known = self._files.get(path)
         if known is None or known[0][0] != state[0] or not (known[1] or known[0] == state):
             facts = self._read_facts(path)
