@@ -127,6 +127,12 @@ def rename_staged_file(staged: Path, path: Path) -> None:
         staged.rename(path)
 
 
+def delete_database_files(path: Path) -> None:
+    """Delete a SQLite file and the files that SQLite keeps next to it."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
 def remove_empty_directories(directory: Path, root: Path) -> None:
     """Remove a directory and its parents below `root`, as long as they are empty."""
     while directory != root and directory.is_relative_to(root):

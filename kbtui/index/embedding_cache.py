@@ -16,6 +16,8 @@ import sqlite3
 from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
+from kbtui.file_reading_and_writing import delete_database_files
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
@@ -98,8 +100,7 @@ class EmbeddingCache:
                 raise
         if hasattr(self, "_db"):
             self._db.close()
-        for suffix in ("", "-wal", "-shm"):
-            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        delete_database_files(self._path)
         self._open_embedding_cache_file()
         return work()
 

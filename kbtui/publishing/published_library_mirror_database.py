@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
+from kbtui.file_reading_and_writing import delete_database_files
 from kbtui.index.embedding_cache import DAMAGE_CODES, VECTORS_TABLE
 from kbtui.index.published_vector_table_search import PUBLISHED_ROWS_TABLE
 from kbtui.workspace.paths import get_data_home
@@ -55,9 +56,7 @@ def open_mirror_database(mirror: PublishedLibraryMirror) -> sqlite3.Connection:
         if error.sqlite_errorcode not in DAMAGE_CODES:
             raise
         # The file is damaged. Everything in it can be fetched again.
-        for suffix in ("", "-wal", "-shm"):
-            path = mirror.database.with_name(mirror.database.name + suffix)
-            path.unlink(missing_ok=True)
+        delete_database_files(mirror.database)
         return _open_database(mirror)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.dates import DAY_SECONDS, format_unix_time_as_iso
 from kbtui.errors import WorkspaceError
+from kbtui.file_reading_and_writing import delete_database_files
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice
 from kbtui.terminal_text import replace_surrogates
@@ -270,7 +271,7 @@ class QueryLog:
             except sqlite3.DatabaseError as error:
                 if not _is_database_damage_error(error):
                     raise
-                self.file.delete_database_files()
+                delete_database_files(self.file.path)
                 return 0
 
     def _delete_searches_from_disk(self) -> int:

@@ -117,11 +117,6 @@ class UserDataSqliteFile:
             source.backup(copy)
         target.chmod(0o600)
 
-    def delete_database_files(self) -> None:
-        """Delete the file and the files that SQLite keeps next to it."""
-        for end in ("", "-wal", "-shm"):
-            self.path.with_name(self.path.name + end).unlink(missing_ok=True)
-
     def check_database_file(self) -> None:
         """Raise `WorkspaceError` if the file is damaged or cannot be read."""
         for (found,) in self.select_rows("PRAGMA quick_check(1)"):
