@@ -10,6 +10,10 @@ import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 DATE_HINT = (
     "write 2026-11-01, 2026-11, today, yesterday, monday or an age such as 12h, 3d, 2w, 6m, 1y"
 )
@@ -105,14 +109,23 @@ def format_timestamp(time: datetime | None) -> str | None:
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def format_unix_time_as_iso(seconds: float | None) -> str | None:
-    """Format Unix seconds as ISO 8601 in UTC. Return None if the number is None or out of range."""
-    if seconds is None:
+def convert_unix_time_to_datetime(value: Any, units_per_second: int = 1) -> datetime | None:
+    """Convert a Unix time to a time in UTC. Return None if `value` is not a valid number.
+
+    `units_per_second` is 1000 if `value` is in milliseconds.
+    """
+    if type(value) not in (int, float):
         return None
     try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+        return datetime.fromtimestamp(value / units_per_second, UTC)
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def format_unix_time_as_iso(seconds: float | None) -> str | None:
+    """Format Unix seconds as ISO 8601 in UTC. Return None if the number is None or out of range."""
+    time = convert_unix_time_to_datetime(seconds)
+    return time.isoformat(timespec="seconds") if time else None
 
 
 def parse_time_zone(name: str) -> tzinfo:

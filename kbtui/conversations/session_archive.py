@@ -28,7 +28,7 @@ from kbtui.conversations.formats.kept_session_file import (
 )
 from kbtui.conversations.formats.stored_session import StoredSession, make_change_signature
 from kbtui.conversations.project_directories import ProjectDirectories
-from kbtui.dates import parse_timestamp
+from kbtui.dates import convert_unix_time_to_datetime, parse_timestamp
 from kbtui.errors import NothingFound, WorkspaceError
 from kbtui.file_reading_and_writing import (
     FileState,
@@ -593,10 +593,10 @@ def is_valid_kept_session(session: KeptSession) -> bool:
 
 
 def _convert_unix_time_or_raise(unix_time: float) -> datetime:
-    try:
-        return datetime.fromtimestamp(unix_time, UTC)
-    except (OverflowError, OSError):
-        raise ValueError("not a time") from None
+    time = convert_unix_time_to_datetime(unix_time)
+    if time is None:
+        raise ValueError("not a time")
+    return time
 
 
 def _scan_directory(directory: Path) -> list[os.DirEntry[str]]:

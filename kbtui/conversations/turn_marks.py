@@ -13,6 +13,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, get_args
 
+from kbtui.dates import convert_unix_time_to_datetime
 from kbtui.errors import NothingFound, UsageError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref, parse_conversation_ref, parse_ref
@@ -218,10 +219,8 @@ def _format_exported_time(seconds: float) -> str | None:
 
     An import compares these times, so they must be exact.
     """
-    try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat()
-    except (ValueError, OverflowError, OSError):  # only in a damaged file
-        return None
+    time = convert_unix_time_to_datetime(seconds)  # None only in a damaged file
+    return time.isoformat() if time else None
 
 
 def _is_reference_or_none(text: str | None, *, of_turn: bool) -> bool:

@@ -38,7 +38,6 @@ from kbtui.conversations.formats.jp.jp_json_reader import read_file
 from kbtui.conversations.formats.stored_session import (
     SessionFileCache,
     StoredSession,
-    convert_unix_time_to_datetime,
     decode_agents_own_id,
     describe_conversation_reading_error,
     list_directory,
@@ -56,6 +55,7 @@ from kbtui.conversations.formats.turn_builder import (
     get_text_or_none,
 )
 from kbtui.conversations.project_directories import ProjectDirectories
+from kbtui.dates import convert_unix_time_to_datetime
 from kbtui.errors import WorkspaceError
 from kbtui.file_reading_and_writing import read_file_state
 from kbtui.light_named_tuple import NamedTuple

@@ -25,13 +25,12 @@ from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.conversation_format import ConversationFormat
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
-    convert_unix_time_to_datetime,
     list_directory,
     make_change_signature,
     stat_session_file,
 )
 from kbtui.conversations.formats.turn_builder import READ_ERRORS, get_text_or_none
-from kbtui.dates import format_timestamp, parse_timestamp
+from kbtui.dates import convert_unix_time_to_datetime, format_timestamp, parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.file_reading_and_writing import read_regular_file
 from kbtui.terminal_text import format_json

@@ -18,7 +18,7 @@ import orjson
 from kbtui.conversations.conversation_data_types import ConversationInfo
 from kbtui.conversations.formats.conversation_format import UnlistedConversationPath
 from kbtui.conversations.formats.jp.jp_json_reader import open_regular_file
-from kbtui.dates import parse_timestamp
+from kbtui.dates import convert_unix_time_to_datetime, parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.file_reading_and_writing import get_file_state
 
@@ -203,19 +203,6 @@ def make_change_signature(*values: object) -> str:
     """Return a digest that changes if any of the values changes."""
     text = "\0".join(map(str, values))
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
-
-
-def convert_unix_time_to_datetime(value: Any, units_per_second: int = 1) -> datetime | None:
-    """Convert a Unix time to a time in UTC. Return None if `value` is not a valid number.
-
-    `units_per_second` is 1000 if `value` is in milliseconds.
-    """
-    if type(value) not in (int, float):
-        return None
-    try:
-        return datetime.fromtimestamp(value / units_per_second, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def iterate_first_jsonl_records(
