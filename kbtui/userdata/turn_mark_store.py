@@ -27,7 +27,7 @@ from kbtui.userdata.user_data_sqlite_file import (
     REMOVALS_TABLE,
     UserDataSqliteFile,
     choose_change_time,
-    record_removal_times,
+    remove_rows,
 )
 
 if TYPE_CHECKING:
@@ -180,9 +180,7 @@ class MarkStore:
     def remove_mark(self, mark_id: str) -> bool:
         """Remove a mark by its id; return False if no mark has this id."""
         with self.file.open_write_transaction() as db:
-            found = db.execute("SELECT id, changed FROM marks WHERE id = ?", (mark_id,)).fetchall()
-            record_removal_times(db, "mark", found)
-            return db.execute("DELETE FROM marks WHERE id = ?", (mark_id,)).rowcount > 0
+            return remove_rows(db, "mark", "marks", "id", "changed", mark_id)
 
     def find_marks(self, text: str) -> list[PlacedMark]:
         """Return the mark with the id `text`, or the marks on the turn or call that `text` names.

@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import DamagedUserDataFileError, WorkspaceError
+from kbtui.terminal_text import replace_surrogates
 from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
@@ -189,6 +190,19 @@ def record_removal_times(
     now = time.time()
     rows = [(kind, name, max(now, changed + _MOMENT)) for name, changed in removed]
     db.executemany("INSERT OR REPLACE INTO removals VALUES (?, ?, ?)", rows)
+
+
+def remove_rows(
+    db: sqlite3.Connection, kind: str, table: str, key: str, time_column: str, name: str
+) -> bool:
+    """Remove the record `name` from a table, and store the time of the removal.
+
+    Return False if there is no such record.
+    """
+    name = replace_surrogates(name)
+    select = f"SELECT {key}, {time_column} FROM {table} WHERE {key} = ?"
+    record_removal_times(db, kind, db.execute(select, (name,)).fetchall())
+    return db.execute(f"DELETE FROM {table} WHERE {key} = ?", (name,)).rowcount > 0
 
 
 def choose_change_time(

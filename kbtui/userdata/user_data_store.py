@@ -15,10 +15,10 @@ from kbtui.userdata.user_data_sqlite_file import (
     UserDataSqliteFile,
     choose_change_time,
     record_removal_times,
+    remove_rows,
 )
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Mapping
 
     from kbtui.search.search_request_and_answer import Mode
@@ -216,7 +216,7 @@ class UserData:
             select = "SELECT * FROM bookmarks WHERE ref = ?"
             found = [db.execute(select, (old,)).fetchone() for old in moves]
             for old in moves:
-                _remove_rows(db, "bookmark", "bookmarks", "ref", "changed", old)
+                remove_rows(db, "bookmark", "bookmarks", "ref", "changed", old)
             for row in filter(None, found):
                 moved = Bookmark(*row)
                 ref = moves[moved.ref]
@@ -232,7 +232,7 @@ class UserData:
     def remove_bookmark(self, ref: str) -> bool:
         """Remove a bookmark; return False if there was none."""
         with self.file.open_write_transaction() as db:
-            return _remove_rows(db, "bookmark", "bookmarks", "ref", "changed", ref)
+            return remove_rows(db, "bookmark", "bookmarks", "ref", "changed", ref)
 
     def _execute_write_statement(self, statement: str, *values: object) -> int:
         with self.file.open_write_transaction() as db:
@@ -269,7 +269,7 @@ class UserData:
     def remove_saved_search(self, name: str) -> bool:
         """Remove a saved search; return False if there was none with this name."""
         with self.file.open_write_transaction() as db:
-            return _remove_rows(db, "saved_search", "saved_searches", "name", "created", name)
+            return remove_rows(db, "saved_search", "saved_searches", "name", "created", name)
 
     def save_front_end_state(self, name: str, state: Mapping[str, object]) -> None:
         """Save the state of a front end under a name.
@@ -346,17 +346,3 @@ class UserData:
             record_removal_times(db, "approval", found.fetchall())
             for table in ("approvals", "runs", "fetched"):
                 db.execute(f"DELETE FROM {table} WHERE source = ?", (source,))
-
-
-def _remove_rows(
-    db: sqlite3.Connection, kind: str, table: str, key: str, time_column: str, name: str
-) -> bool:
-    """Remove the record `name` from a table, and store the time of the removal.
-
-    Return False if there is no such record.
-    """
-    name = replace_surrogates(name)
-    select = f"SELECT {key}, {time_column} FROM {table} WHERE {key} = ?"
-    found = db.execute(select, (name,)).fetchall()
-    record_removal_times(db, kind, found)
-    return db.execute(f"DELETE FROM {table} WHERE {key} = ?", (name,)).rowcount > 0
