@@ -29,7 +29,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from typing import TypedDict
+    from typing import Literal, TypedDict
 
     from kbtui.index.embedding_model import Matrix
 
@@ -175,25 +175,18 @@ class VectorStore:
         marks = [np.array(batch["hash"].to_pylist(), dtype="S16") for batch in table.to_batches()]
         return table["number"].to_numpy(), np.concatenate([np.array([], dtype="S16"), *marks])
 
-    def read_vector_hashes_and_row_ids(self) -> tuple[list[int], list[bytes], list[int]]:
-        """Return the chunk numbers, the vector hashes and LanceDB's row ids of all rows, as three lists."""
-        query: Any = self.table.search().select(["number", "hash"]).with_row_id(True)
-        table = query.to_arrow()
-        numbers, hashes, row_ids = (
-            table[name].to_pylist() for name in ("number", "hash", "_rowid")
-        )
-        return numbers, hashes, row_ids
-
     @property
     def version(self) -> int:
         """The number of the current version of the table."""
         return int(self.table.version)
 
-    def read_chunk_ids_and_hashes(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yield LanceDB's row id, the chunk id as a number, and the vector hash of each row."""
-        query: Any = self.table.search().select(["tie", "hash"]).with_row_id(True)
+    def iterate_row_ids_and_hashes(
+        self, column: Literal["number", "tie"]
+    ) -> Iterator[tuple[int, int, bytes]]:
+        """Yield LanceDB's row id, the value of `column`, and the vector hash of each row."""
+        query: Any = self.table.search().select([column, "hash"]).with_row_id(True)
         for batch in query.to_arrow().to_batches():
-            columns = (batch[name].to_pylist() for name in ("_rowid", "tie", "hash"))
+            columns = (batch[name].to_pylist() for name in ("_rowid", column, "hash"))
             yield from zip(*columns, strict=True)
 
     def count_vector_rows(self, where: str | None = None) -> int:

@@ -348,7 +348,7 @@ class _LibraryPull:
                 )  # fmt: skip
                 rows = [
                     (row, f"{id_:016x}", hash_)
-                    for row, id_, hash_ in store.read_chunk_ids_and_hashes()
+                    for row, id_, hash_ in store.iterate_row_ids_and_hashes("tie")
                 ]
         self._new_rows = (state, rows)
         self._result.is_table_new = table is not None

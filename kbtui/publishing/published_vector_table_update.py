@@ -144,7 +144,7 @@ def _find_current_and_obsolete_rows(
 ) -> tuple[set[int], list[int]]:
     """Return the numbers of the passages whose current vector is in the table, and the ids of all other rows."""
     current, obsolete = set[int](), []
-    for number, hash_, row_id in zip(*store.read_vector_hashes_and_row_ids(), strict=True):
+    for row_id, number, hash_ in store.iterate_row_ids_and_hashes("number"):
         passage = wanted.get(number)
         if passage and (passage.chunk.vector_hash or b"") == hash_:
             current.add(number)
