@@ -36,7 +36,7 @@ from kbtui.index.keyword_tokenizer import (
     normalize_unicode,
 )
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.search.nearby_passage_scoring import NearbyPassageScorer, make_place_block_query
+from kbtui.search.nearby_passage_scoring import NearbyPassageScorer, make_number_query
 from kbtui.search.query_stemming_and_matching import (
     QueryToken,
     QueryWord,
@@ -733,7 +733,7 @@ class _KeywordIndexQuery:
         if not wanted_places:
             return [], {}
         blocks = {get_block_of_place(place) for place in wanted_places}
-        among = (Occur.Must, make_place_block_query(self._schema, blocks))
+        among = (Occur.Must, make_number_query(self._schema, "block", blocks))
         query = Query.boolean_query([among, *wanted, *self._limits])
         rows, places = self._search_chunks(query, len(blocks) * BLOCK_PASSAGES)
         return [row for row in rows if places[row[0]] in wanted_places], places
@@ -746,7 +746,7 @@ class _KeywordIndexQuery:
         """
         if not numbers or not self._word_pairs:
             return {}
-        query = self._make_chunk_number_query(numbers)
+        query = make_number_query(self._schema, "chunk", numbers)
         for pair in self._word_pairs:
             # Nest the queries: with one flat query, tantivy would score many more chunks.
             query = Query.boolean_query([(Occur.Must, query), (Occur.Should, pair.query)])
@@ -761,25 +761,19 @@ class _KeywordIndexQuery:
 
     def keep_chunk_numbers_of_index(self, numbers: Collection[int]) -> set[int]:
         """Return those of `numbers` that are numbers of chunks in this index."""
-        query = self._make_chunk_number_query(numbers)
+        query = make_number_query(self._schema, "chunk", numbers)
         return set(self._find_chunk_scores(query, len(numbers)))
 
     def score_terms(self, numbers: Collection[int]) -> list[TermScores]:
         """Return the score that each term of the query adds to each of the chunks `numbers`."""
         # One search per term takes less than half the time of tantivy's `explain` for each term and
         # chunk, which also composes the formula of the score as JSON.
-        among = (Occur.Must, self._make_chunk_number_query(numbers))
+        among = (Occur.Must, make_number_query(self._schema, "chunk", numbers))
         scores = []
         for part in self.parts:
             query = Query.boolean_query([among, (Occur.Must, part.query)])
             scores.append((part, self._find_chunk_scores(query, len(numbers))))
         return scores
-
-    def _make_chunk_number_query(self, numbers: Iterable[int]) -> Any:
-        """Return a query for the chunks with these numbers. The query does not compute scores."""
-        # Make one query for each term: for a set of terms, tantivy reads all term dictionaries.
-        terms = [Query.term_query(self._schema, "chunk", number, "basic") for number in numbers]
-        return _make_scoreless_query(Query.boolean_query([(Occur.Should, term) for term in terms]))
 
     def _build_tantivy_query(
         self, wanted: list[tuple[Any, Any]], *, selects_all: bool = False
@@ -811,9 +805,9 @@ class _KeywordIndexQuery:
         """
         queries = _build_field_filters(self._schema, request, narrowing)
         if request.chunks:
-            queries.append((Occur.Must, self._make_chunk_number_query(request.chunks)))
+            queries.append((Occur.Must, make_number_query(self._schema, "chunk", request.chunks)))
         if narrowing.without_chunks:
-            numbers = self._make_chunk_number_query(narrowing.without_chunks)
+            numbers = make_number_query(self._schema, "chunk", narrowing.without_chunks)
             queries.append((Occur.MustNot, numbers))
         if request.since or request.until:
             between = Query.range_query(

@@ -114,7 +114,7 @@ class NearbyPassageScorer:
         blocks = {
             get_block_of_place(place + step) for place in places for step in (-REACH, 0, REACH)
         }
-        among = make_place_block_query(self._schema, blocks)
+        among = make_number_query(self._schema, "block", blocks)
         # One search finds all terms of each passage: term N adds 2 to the power of N to the score.
         wanted = [
             (Occur.Should, Query.const_score_query(self._make_term_query(term.stem), 2.0**at))
@@ -139,9 +139,10 @@ class NearbyPassageScorer:
         return Query.term_query(self._schema, "body", stem, "basic")
 
 
-def make_place_block_query(schema: Any, blocks: Collection[int]) -> Any:
-    """Return a query for the passages in these blocks. The query does not compute scores."""
-    terms = [Query.term_query(schema, "block", one, "basic") for one in sorted(blocks)]
+def make_number_query(schema: Any, field: str, numbers: Iterable[int]) -> Any:
+    """Return a query for the documents with one of these numbers in `field`. The query does not compute scores."""
+    # Make one query for each term: for a set of terms, tantivy reads all term dictionaries.
+    terms = [Query.term_query(schema, field, one, "basic") for one in sorted(numbers)]
     return Query.const_score_query(
         Query.boolean_query([(Occur.Should, term) for term in terms]), 0.0
     )
