@@ -578,8 +578,7 @@ def _find_secrets_in_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
                 break
             for number, (start, end_of_cell) in enumerate(_list_table_cells(line)):
                 value = line[start:end_of_cell].strip("`*_ ")
-                is_token = len(value) >= 6 and re.fullmatch(r"(?=\S*\d)\S+", value) is not None
-                if number in columns and is_token and is_random_looking(value):
+                if number in columns and _is_secret_cell(value):
                     first = at + start + line[start:end_of_cell].index(value)
                     yield DetectedSecret(first, first + len(value), "secret")
             at += len(line) + 1
@@ -609,12 +608,16 @@ def _find_secrets_in_columns(text: str, data: bytes) -> Iterator[DetectedSecret]
                 break
             for number in columns:
                 value = cells[number].strip("\"' \r")
-                is_token = len(value) >= 6 and re.fullmatch(r"(?=\S*\d)\S+", value) is not None
-                if is_token and is_random_looking(value):
+                if _is_secret_cell(value):
                     start = at + sum(len(cell) + 1 for cell in cells[:number])
                     start += cells[number].index(value)
                     yield DetectedSecret(start, start + len(value), "secret")
             at += len(row) + 1
+
+
+def _is_secret_cell(value: str) -> bool:
+    is_token = len(value) >= 6 and re.fullmatch(r"(?=\S*\d)\S+", value) is not None
+    return is_token and is_random_looking(value)
 
 
 def _list_table_cells(line: str) -> list[tuple[int, int]]:
