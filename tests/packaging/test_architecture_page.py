@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/architecture.md"
 NAMED = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|toml|md))`")
+MODULE_NAMED_ALONE = re.compile(r"`([a-z_]+\.py)`")
 NOT_LISTED = {"__init__.py", "__main__.py"}
 
 
@@ -31,10 +32,18 @@ def test_every_module_is_listed_and_no_other() -> None:
 
 def test_every_file_that_the_developers_pages_name_exists() -> None:
     places = ("", "kbtui", "docs")
-    gone = [
-        f"{page.name}: {name}"
-        for page in sorted(ROOT.glob("docs/*.md"))
-        for name in NAMED.findall(page.read_text().partition("\n## Modules\n")[0])
-        if not any((ROOT / place / name).exists() for place in places)
-    ]
+    modules = {path.name for folder in ("kbtui", "tests") for path in (ROOT / folder).rglob("*.py")}
+    gone = []
+    for page in sorted(ROOT.glob("docs/*.md")):
+        text = page.read_text().partition("\n## Modules\n")[0]
+        gone += [
+            f"{page.name}: {name}"
+            for name in NAMED.findall(text)
+            if not any((ROOT / place / name).exists() for place in places)
+        ]
+        gone += [
+            f"{page.name}: {name}"
+            for name in MODULE_NAMED_ALONE.findall(text)
+            if name not in modules
+        ]
     assert gone == []
