@@ -640,7 +640,7 @@ def format_search_answer(
         answer_length = max_chars // 3 if blocks else min(max_chars // 3, left - len(note) - 100)
         end = _format_answer_and_later_turn(hit, max(0, answer_length), label)
         room = left - len(end)
-        text = escape_citation_headers(hit.text)
+        text = indent_lines_like_citation_headers(hit.text)
         if len(text) > room and blocks:
             break
         if len(text) > room:
@@ -655,7 +655,7 @@ def _format_answer_and_later_turn(hit: Hit, answer_length: int, label: str) -> s
     """Return the lines below a passage: the answer in its turn, and a later turn about the same matter."""
     lines = []
     if hit.answer:
-        answer = escape_citation_headers(hit.answer)
+        answer = indent_lines_like_citation_headers(hit.answer)
         if len(answer) > answer_length:
             answer = f"{answer[:answer_length]} …"
         if answer_length:
@@ -681,7 +681,7 @@ def _format_turn_marks(hit: Hit, width: int) -> str:
     return cut_to_width(f" (the user marked this turn: {labels}", width)[:width] + ")"
 
 
-def escape_citation_headers(text: str) -> str:
+def indent_lines_like_citation_headers(text: str) -> str:
     """Indent the lines of a passage that look like citation headers."""
     return _HEADER_LIKE.sub(r"\1 ", text)
 

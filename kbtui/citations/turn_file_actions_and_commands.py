@@ -124,12 +124,12 @@ class TurnFileAction(NamedTuple):
     directory: str | None = None
 
     @property
-    def added(self) -> int:
+    def added_line_count(self) -> int:
         """The number of added lines."""
         return count_lines_with_prefix(self.hunks, "+")
 
     @property
-    def removed(self) -> int:
+    def removed_line_count(self) -> int:
         """The number of removed lines."""
         return count_lines_with_prefix(self.hunks, "-")
 
@@ -140,8 +140,8 @@ class TurnFileAction(NamedTuple):
             "path": self.path,
             "old_path": self.old_path,
             "call": self.call,
-            "added": self.added,
-            "removed": self.removed,
+            "added": self.added_line_count,
+            "removed": self.removed_line_count,
             "diff": self.format_diff() if self.hunks else None,
         }
 
@@ -227,7 +227,7 @@ _RESULT_BEGINNING = 300
 """The remark that a file was created or overwritten is looked for in this many characters of a result."""
 
 
-def collect_turn_activity(
+def collect_turn_actions_and_commands(
     turn: Turn,
     working_directory: str | None,
     shorten_path: Callable[[str], str],
@@ -250,7 +250,7 @@ def collect_turn_activity(
         has_failed = event.result is not None and bool(event.result.is_error)
         if has_failed:
             failures.append(event)
-        if (text := get_command_of_call(event)) is not None:
+        if (text := extract_command_of_call(event)) is not None:
             commands.append(ShellCommandRun(text, event.call, event.index, has_failed))
     return TurnActionsAndCommands(
         tuple(action for _, action in files), tuple(commands), tuple(failures)
@@ -269,7 +269,7 @@ def list_file_actions(
     `known_texts` maps the path of each existing file to its text, or to None if the text is
     unknown. Each action updates `known_texts`. For a file whose text does not follow from earlier
     actions, `find_earlier_text(path, time)` returns the text that the file had before `time`, or
-    None. See `collect_turn_activity` for the other parameters.
+    None. See `collect_turn_actions_and_commands` for the other parameters.
 
     JP reports a replaced file as created. Such an action counts as a change if `known_texts` has
     the path, or if `find_earlier_text` finds a text. If the replaced text is known, the action
@@ -371,7 +371,7 @@ def _join_and_shorten_path(
     return shorten_path(posixpath.normpath(joined))
 
 
-def get_command_of_call(call: ConversationEvent) -> str | None:
+def extract_command_of_call(call: ConversationEvent) -> str | None:
     """Return the command that a tool call ran, as one text; None if the call ran no command."""
     name, arguments = call.name or "", call.arguments or {}
     if name in SHELL_TOOLS:

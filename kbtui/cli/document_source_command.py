@@ -19,12 +19,12 @@ from kbtui.sources.document_source_definitions import (
     MAIN_KEY,
     DocumentSourceDefinition,
     SourceRunProgress,
-    add_source,
-    approve_source,
-    edit_source,
+    add_document_source,
+    edit_document_source,
     find_source_approval_time,
     format_source_as_toml,
     load_source_definitions,
+    record_source_approval,
     suggest_source_name,
 )
 from kbtui.sources.document_source_scheduler import find_source_due_time
@@ -128,8 +128,8 @@ def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> in
     topic = load_knowledge(workspace).resolve_topic(args.topic)
     block = {"kind": kind, **_collect_source_options(args), "topic": topic.id, MAIN_KEY[kind]: what}
     name = args.name or suggest_source_name(kind, what)
-    source = add_source(workspace, name, block)
-    approve_source(workspace, userdata, source)
+    source = add_document_source(workspace, name, block)
+    record_source_approval(workspace, userdata, source)
     facts = _serialize_source(workspace, userdata, source, None)
     print_text_or_json(f"{name}\n", facts, args.json)
     if not args.json:
@@ -150,14 +150,14 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
     if not changes:
         raise UsageError("nothing to change", where=f"source edit {args.name}")
     was_approved = find_source_approval_time(workspace, userdata, before) is not None
-    source = edit_source(workspace, args.name, changes)
+    source = edit_document_source(workspace, args.name, changes)
     if not was_approved:
         # Do not approve the source: a user who changes one key may not have seen the other keys.
         print_to_stderr(
             "the source is still not approved; `kbtui source approve` shows the source and asks for approval"
         )
         return 0
-    approve_source(workspace, userdata, source)
+    record_source_approval(workspace, userdata, source)
     _print_cron_explanation(source)
     return 0
 
@@ -181,12 +181,12 @@ def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -
         print_to_stderr("the source was not approved")
         return 1
     # Approve the block that was shown; the one in the file may have changed since.
-    approve_source(workspace, userdata, source)
+    record_source_approval(workspace, userdata, source)
     return 0
 
 
 def _run_requested_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    from kbtui.sources.document_source_runner import run_source
+    from kbtui.sources.document_source_runner import run_document_source
 
     if bool(args.name) == args.all:
         raise UsageError("name a source, or use --all", where="source run")
@@ -206,7 +206,7 @@ def _run_requested_sources(workspace: Workspace, userdata: UserData, args: Names
     for name in names:
         try:
             with progress:
-                runs.append(run_source(workspace, name, on_progress=show_source_progress))
+                runs.append(run_document_source(workspace, name, on_progress=show_source_progress))
         except KeyboardInterrupt:
             if (run := userdata.load_last_source_runs().get(name)) is not None:
                 _print_source_run(run)

@@ -272,7 +272,7 @@ def run_workspaces_command(args: Namespace) -> int:
         )
     registered = list_registered_workspaces(load_settings())
     if args.action == "forget":
-        return _forget_workspaces(args, registered)
+        return _unregister_workspaces(args, registered)
     found = [_describe_registered_workspace(one) for one in registered]
     lines, project = [], ""
     for row in found:
@@ -317,8 +317,8 @@ def _format_workspace_counts(row: dict[str, Any]) -> str:
     return f"{subjects}, {conversations}; {opened}"
 
 
-def _forget_workspaces(args: Namespace, registered: list[RegisteredWorkspace]) -> int:
-    from kbtui.userdata.workspace_registry import forget_workspace
+def _unregister_workspaces(args: Namespace, registered: list[RegisteredWorkspace]) -> int:
+    from kbtui.userdata.workspace_registry import unregister_workspace
 
     if bool(args.paths) == args.missing:
         hint = "`kbtui workspaces forget PATH`, or `kbtui workspaces forget --missing`"
@@ -332,7 +332,7 @@ def _forget_workspaces(args: Namespace, registered: list[RegisteredWorkspace]) -
             hint = "`kbtui workspaces` prints the list"
             raise UsageError("this workspace is not in the list", where=path, hint=hint)
         roots.append(root)
-    forgotten = [root for root in roots if forget_workspace(Path(root))]
+    forgotten = [root for root in roots if unregister_workspace(Path(root))]
     text = "".join(f"forgot {sanitize_to_one_line(root)}\n" for root in forgotten)
     print_text_or_json(text or "nothing to forget\n", {"forgotten": forgotten}, args.json)
     return 0

@@ -148,7 +148,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
         parse_entered_conversation_reference,
     )
     from kbtui.conversations.turn_marks import make_mark_json_fields
-    from kbtui.library.file_turn_history import collect_turn_activities, resolve_file_name
+    from kbtui.library.file_turn_history import map_turns_to_actions_and_commands, resolve_file_name
     from kbtui.references import make_conversation_ref
 
     ref = parse_entered_conversation_reference(library.workspace, args.id)
@@ -163,8 +163,10 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
         if ref.turn is not None:
             check_turn_and_call_exist(conversation, ref)
         activities = {
-            turn: _select_activity_of_call_and_file(activity, ref.call, path)
-            for turn, activity in collect_turn_activities(library.workspace, conversation).items()
+            turn: _select_actions_of_call_and_file(activity, ref.call, path)
+            for turn, activity in map_turns_to_actions_and_commands(
+                library.workspace, conversation
+            ).items()
             if ref.turn in (None, turn)
         }
         marks = library.map_marks_by_turn(conversation)
@@ -187,7 +189,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
                 "turns": [
                     {
                         "turn": turn,
-                        **make_activity_json(activity),
+                        **make_turn_actions_json(activity),
                         **make_mark_json_fields(marks.by_turn.get(turn, ())),
                     }
                     for turn, activity in activities.items()
@@ -209,7 +211,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
     return 0 if changes else 1
 
 
-def _select_activity_of_call_and_file(
+def _select_actions_of_call_and_file(
     activity: TurnActionsAndCommands, call: int | None, path: str | None
 ) -> TurnActionsAndCommands:
     """Return the part of an activity that belongs to a call and a file.
@@ -229,7 +231,7 @@ def _select_activity_of_call_and_file(
     )
 
 
-def make_activity_json(activity: TurnActionsAndCommands) -> dict[str, Any]:
+def make_turn_actions_json(activity: TurnActionsAndCommands) -> dict[str, Any]:
     """Return the file actions, commands and failures of a turn as JSON."""
     return {
         "files": [one.as_json() for one in activity.files],
@@ -255,7 +257,8 @@ def _format_changed_files(
     for path, found in by_path.items():
         kinds = ", ".join(dict.fromkeys(one.kind for _, one in found))
         counts = format_added_and_removed_counts(
-            sum(one.added for _, one in found), sum(one.removed for _, one in found)
+            sum(one.added_line_count for _, one in found),
+            sum(one.removed_line_count for _, one in found),
         )
         turns = list(dict.fromkeys(turn for turn, _ in found))
         noun = "turn" if len(turns) == 1 else "turns"
@@ -283,7 +286,7 @@ def _format_changes_as_diffs(
 def _format_change_as_diff(source: str, action: TurnFileAction) -> str:
     """Return a change as a diff, preceded by a line that names the call."""
     moved = f" from {action.old_path}" if action.old_path else ""
-    counts = format_added_and_removed_counts(action.added, action.removed)
+    counts = format_added_and_removed_counts(action.added_line_count, action.removed_line_count)
     head = sanitize_to_one_line(f"{source}  {action.kind} {action.path}{moved}")
     diff = action.format_diff() if action.hunks else ""
     return f"{head}{f'  {counts}' if counts else ''}\n{diff}\n"

@@ -53,7 +53,7 @@ def run_insights_command(args: Namespace) -> int:
     """
     from kbtui.conversations.conversation_statistics import ModelPrices
     from kbtui.library import open_workspace
-    from kbtui.userdata.usage_statistics import collect_insights
+    from kbtui.userdata.usage_statistics import collect_usage_statistics
     from kbtui.userdata.user_data_store import UserData
 
     for option, number, minimum, maximum in (
@@ -69,7 +69,7 @@ def run_insights_command(args: Namespace) -> int:
         return _delete_logged_searches(userdata, args)
     reader = update_and_open_index(library)
     with StderrWaitIndicator("counting"):
-        found = collect_insights(
+        found = collect_usage_statistics(
             library.workspace,
             userdata,
             reader,

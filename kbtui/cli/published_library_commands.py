@@ -64,13 +64,13 @@ def run_publish_command(args: Namespace) -> int:
     from kbtui.workspace import find_workspace, load_settings
     from kbtui.workspace.paths import PUBLISH_KEY_VARIABLE
     from kbtui.workspace.published_library import (
-        get_mirror_of_root,
+        find_mirror_with_root,
         load_library_settings,
         normalize_library_uri,
     )
 
     workspace = find_workspace(args.workspace)
-    if get_mirror_of_root(workspace.root) is not None:
+    if find_mirror_with_root(workspace.root) is not None:
         raise UsageError("this workspace is itself a published library", where=str(workspace.root))
     settings, library = load_settings(), load_library_settings(workspace)
     private = os.environ.get(PUBLISH_KEY_VARIABLE)
@@ -306,10 +306,10 @@ def run_library_command(args: Namespace) -> int:
     from kbtui.publishing.library_subscription_status import read_subscription_status
     from kbtui.publishing.published_library_pull import delete_mirror, pull_subscribed_library
     from kbtui.workspace import find_workspace, load_settings
-    from kbtui.workspace.published_library import get_mirror_of_root, get_subscribed_mirror
+    from kbtui.workspace.published_library import find_mirror_with_root, find_subscribed_mirror
 
     workspace = find_workspace(args.workspace)
-    mirror = get_subscribed_mirror(workspace)
+    mirror = find_subscribed_mirror(workspace)
     if mirror is None:
         hint = 'write `[library] remote = "URI"` into kb-library.toml'
         raise NothingFound("this workspace does not subscribe to a published library", hint=hint)
@@ -324,7 +324,7 @@ def run_library_command(args: Namespace) -> int:
             print_to_stderr(_format_library_pull_result(result))
     status = read_subscription_status(workspace, find_embedding_model_key(load_settings().model))
     assert status is not None
-    has_own_files = get_mirror_of_root(workspace.root) is None
+    has_own_files = find_mirror_with_root(workspace.root) is None
     print_text_or_json(
         _format_library_subscription(status, has_own_files), status.as_json(), args.json
     )

@@ -56,12 +56,12 @@ class FilePatch(NamedTuple):
     old_path: str | None = None
 
     @property
-    def added(self) -> int:
+    def added_line_count(self) -> int:
         """The number of added lines."""
         return count_lines_with_prefix(self.hunks, "+")
 
     @property
-    def removed(self) -> int:
+    def removed_line_count(self) -> int:
         """The number of removed lines."""
         return count_lines_with_prefix(self.hunks, "-")
 

@@ -22,7 +22,7 @@ import orjson
 from kbtui.conversations.formats.jp.jp_json_reader import open_regular_file
 from kbtui.conversations.formats.kept_session_file import (
     KEPT_FILE_SUFFIX,
-    compress_file,
+    compress_and_hash_file,
     has_kept_session_file_name,
     iterate_kept_session_file_blocks,
 )
@@ -239,7 +239,7 @@ def keep_copy_of_conversation(
         if earlier is not None and size < earlier.size:
             return "shrunk"
         status = os.fstat(file)
-        compressed, sha256 = compress_file(file, size)
+        compressed, sha256 = compress_and_hash_file(file, size)
     session = KeptSession(
         id=info.id,
         agent=info.agent,

@@ -23,7 +23,7 @@ from kbtui.engine.engine_launcher import (
     FileLock,
     get_engine_lock_path,
     get_engine_socket_path,
-    take_file_lock,
+    try_to_lock_file,
 )
 from kbtui.errors import KbtuiError
 from kbtui.light_named_tuple import NamedTuple
@@ -55,7 +55,7 @@ def run_engine(inherited: EngineRestartHandover | None = None) -> int:
     path = get_engine_lock_path()
     try:
         if inherited is None:
-            lock = take_file_lock(path)
+            lock = try_to_lock_file(path)
         else:
             umask = inherited.umask
             for descriptor in (inherited.lock, inherited.listener):
@@ -89,7 +89,7 @@ def run_engine(inherited: EngineRestartHandover | None = None) -> int:
         from kbtui.engine.engine_server import EngineServer
 
         def still_holds_lock_and_socket() -> bool:
-            return lock.is_lock_held() and _get_inode_number(socket_path) == inode
+            return lock.is_locked_file_in_place() and _get_inode_number(socket_path) == inode
 
         server = EngineServer(
             listener,

@@ -94,7 +94,7 @@ class AllProjectsSearch:
         registered = list_registered_workspaces(self._settings, self._workspace)
         for one in registered:
             try:
-                reader = self._open_index(one, here)
+                reader = self._get_or_open_index_reader(one, here)
             except (KbtuiError, OSError) as error:
                 notices.append(_make_omitted_workspace_notice(one.workspace, error))
                 continue
@@ -136,7 +136,7 @@ class AllProjectsSearch:
             notices.append(Notice("workspaces_unwatched", {"workspaces": names}))
         return answered._replace(notices=[*answered.notices, *notices])
 
-    def _open_index(self, one: RegisteredWorkspace, here: IndexReader) -> IndexReader:
+    def _get_or_open_index_reader(self, one: RegisteredWorkspace, here: IndexReader) -> IndexReader:
         """Return a reader of a workspace's index. Raises `IndexUnavailable` or `OSError`."""
         root = one.workspace.root
         if root == self._workspace.root:

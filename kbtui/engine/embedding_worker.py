@@ -86,7 +86,7 @@ class EmbeddingPausePolicy:
         self._checked_at = -LOAD_CHECK_SECONDS
         self._pause_reason: PauseReason | None = None
 
-    def get_embedding_pause_reason(self) -> PauseReason | None:
+    def find_embedding_pause_reason(self) -> PauseReason | None:
         """Return why embedding must pause, or None if it can continue."""
         if self._pause == "never":
             return None
@@ -334,7 +334,7 @@ class WorkspaceEmbeddingModel:
                 return OnnxEmbeddingModel(model)
         return None
 
-    def get_passage_embedder(self, is_bulk: bool) -> OnnxEmbeddingModel | EmbeddingProcess:
+    def get_or_start_passage_embedder(self, is_bulk: bool) -> OnnxEmbeddingModel | EmbeddingProcess:
         """Return the embedder for passages; call this only in the thread with low priority.
 
         If `is_bulk` is true, a process that uses all cores is started, unless another workspace has
@@ -489,11 +489,11 @@ class EmbeddingWorker:
         self.caught_up.clear()
         self._wake.set()
 
-    def embed_entry_first(self, entry_id: str) -> None:
+    def prefer_entry_for_embedding(self, entry_id: str) -> None:
         """Embed the chunks of this entry before all others, because the user is reading it."""
         self._entry_to_embed_first = entry_id
         if (chunk_embedder := self._chunk_embedder) is not None:
-            chunk_embedder.embed_entries_first([entry_id])
+            chunk_embedder.prefer_entries_for_embedding([entry_id])
 
     def set_embedding_paused(self, is_paused: bool) -> None:
         """Pause or continue the embedding of passages. Raises `OSError` if the change cannot be recorded.
@@ -516,7 +516,7 @@ class EmbeddingWorker:
         if self.is_paused_by_user:
             self._model.end_bulk_embedding_process()
             return "user"
-        return self._pause_policy.get_embedding_pause_reason()
+        return self._pause_policy.find_embedding_pause_reason()
 
     @property
     def index_generation_name(self) -> str | None:
@@ -590,7 +590,7 @@ class EmbeddingWorker:
         left, total = chunk_embedder.count_missing_vectors(hidden=question.hidden)
         if not left:
             return SemanticRanking(ranked)
-        chunk_embedder.embed_entries_of_chunks_first(question.worded[:PREFERRED_HITS])
+        chunk_embedder.prefer_entries_of_chunks_for_embedding(question.worded[:PREFERRED_HITS])
         return SemanticRanking(
             ranked,
             Notice("passages_pending", {"total": left}),
@@ -666,7 +666,7 @@ class EmbeddingWorker:
     def _load_model_and_embed_chunks(self) -> None:
         """Load the model if it is needed, and embed the chunks that have no vector."""
         self._model_key = self._model.find_embedding_model_key()
-        if self._stop.is_set() or self._is_model_unneeded():
+        if self._stop.is_set() or self._sleep_if_model_is_unneeded():
             return
         if not self._model.is_model_loaded:
             self._model.load_model()
@@ -690,7 +690,7 @@ class EmbeddingWorker:
         self.caught_up.set()
         self._on_change()
 
-    def _is_model_unneeded(self) -> bool:
+    def _sleep_if_model_is_unneeded(self) -> bool:
         """Return whether the model need not be loaded: no query needs it, and no chunk lacks a vector.
 
         Updates `is_asleep`.
@@ -778,9 +778,9 @@ class EmbeddingWorker:
                 chunk_embedder = ChunkEmbedder(
                     catalog, store, cache,
                     on_progress=self._report_embedding_progress, stop=self._stop,
-                    get_embedding_pause_reason=self._find_embedding_pause_reason, remote=remote,
+                    find_embedding_pause_reason=self._find_embedding_pause_reason, remote=remote,
                 )  # fmt: skip
-                chunk_embedder.embed_entries_first([self._entry_to_embed_first])
+                chunk_embedder.prefer_entries_for_embedding([self._entry_to_embed_first])
                 self._chunk_embedder = chunk_embedder
             else:
                 self._chunk_embedder.replace_catalog_and_cache(catalog, cache)
@@ -790,7 +790,7 @@ class EmbeddingWorker:
                 self._has_catalog_changed = False
                 work = self._passage_pool.submit(
                     self._chunk_embedder.embed_missing_chunks,
-                    self._model.get_passage_embedder,
+                    self._model.get_or_start_passage_embedder,
                     lambda: self._has_catalog_changed or self._is_damaged,
                     # An earlier answer would not say that passages have no vectors yet.
                     self._allow_search_by_meaning,

@@ -110,10 +110,10 @@ class FileLock:
     """
 
     def __init__(self, path: Path, file: Any) -> None:
-        """Wrap a file that `take_file_lock` has locked."""
+        """Wrap a file that `try_to_lock_file` has locked."""
         self._path, self._file = path, file
 
-    def is_lock_held(self) -> bool:
+    def is_locked_file_in_place(self) -> bool:
         """Return whether the file at the path is still the one that was locked."""
         try:
             return os.fstat(self._file.fileno()).st_ino == os.stat(self._path).st_ino  # noqa: PTH116
@@ -147,7 +147,7 @@ class FileLock:
         self._file.close()
 
 
-def take_file_lock(path: Path) -> FileLock | None:
+def try_to_lock_file(path: Path) -> FileLock | None:
     """Lock a file, which is created if necessary; return None if another process has locked it.
 
     Raises `OSError` if the file cannot be opened.
@@ -162,7 +162,7 @@ def take_file_lock(path: Path) -> FileLock | None:
             return None
         # If the directory was deleted in the meantime, the lock would not stop a second engine.
         lock = FileLock(path, file)
-        if lock.is_lock_held():
+        if lock.is_locked_file_in_place():
             return lock
         file.close()
     return None

@@ -268,7 +268,7 @@ class EngineServer:
             is_open=slot is not None,
         )
         if slot is not None:
-            with slot.client_environment.use():
+            with slot.client_environment.apply_to_thread_or_task():
                 hello["agent_variables"] = read_agent_directory_variables()
         client.send_frame(engine_protocol.encode_message_as_frame(hello))
         if is_newer:
@@ -296,7 +296,7 @@ class EngineServer:
                 opened.check_files_soon()
                 if name not in opened.operations:
                     raise KbtuiError(f"unknown operation {name!r}")
-                with slot.client_environment.use():
+                with slot.client_environment.apply_to_thread_or_task():
                     found = await opened.operations[name](client, request)
         except (
             engine_protocol.InvalidProtocolFrameError,

@@ -150,7 +150,7 @@ class EngineWorkspace:
 
     `clients` are the clients that have sent a hello message. `operations` maps the name of each
     operation to the function that answers such requests; call the function within
-    `client_environment.use()`.
+    `client_environment.apply_to_thread_or_task()`.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class EngineWorkspace:
         self._pace = ItemRateMeter()
         self._log_swept_at = self._schedule_checked_at = self._pull_check_due_at = -math.inf
         # The workers make their threads here, which therefore read these environment variables.
-        with client_environment.use():
+        with client_environment.apply_to_thread_or_task():
             self._embedding_worker = EmbeddingWorker(
                 settings,
                 workspace.cache_dir,
@@ -208,7 +208,7 @@ class EngineWorkspace:
                 workspace,
                 settings,
                 self._broadcast_index_progress,
-                self._handle_finished_refresh,
+                self._report_refresh_to_workers_and_clients,
                 log,
             )
             self._search_service = SearchService(
@@ -230,7 +230,7 @@ class EngineWorkspace:
             "refreshed": self._wait_for_last_refresh_of_client,
             "settle": self._wait_until_all_embedded,
             "pause": self._execute_pause_operation,
-            "prefer": self._embed_preferred_entry_first,
+            "prefer": self._execute_prefer_operation,
             "status": self._execute_status_operation,
             "subscribe": self._execute_subscribe_operation,
         }
@@ -287,7 +287,7 @@ class EngineWorkspace:
 
     async def do_periodic_work(self) -> None:
         """Do the work that is due: clean the query log, start sources, pull the published library, close the index."""
-        with self.client_environment.use():
+        with self.client_environment.apply_to_thread_or_task():
             if time.monotonic() - self._log_swept_at > LOG_SWEEP_SECONDS:
                 self._log_swept_at = time.monotonic()
                 days = self.settings.query_log_days
@@ -298,7 +298,7 @@ class EngineWorkspace:
             pause = SCHEDULE_SECONDS if has_schedule else UNSCHEDULED_SECONDS
             if time.monotonic() - self._schedule_checked_at > pause:
                 self._schedule_checked_at = time.monotonic()
-                await self._run_in_thread(self._run_due_sources)
+                await self._run_in_thread(self._start_due_sources)
             if time.monotonic() > self._pull_check_due_at:
                 pause = PULL_CHECK_SECONDS
                 if find_library_mirror(self.workspace) is not None:
@@ -316,7 +316,7 @@ class EngineWorkspace:
             self._search_pool, copy_context().run, work, *arguments
         )
 
-    def _run_due_sources(self) -> None:
+    def _start_due_sources(self) -> None:
         """Run the sources that are due, and log errors."""
         try:
             self._schedule.check_and_start_due_sources()
@@ -350,10 +350,10 @@ class EngineWorkspace:
         """Return why the workspace must be closed and opened again, or None if it can stay open."""
         if not self._index_refresh_worker.is_alive:
             return "the thread that writes the index has ended"
-        with self.client_environment.use():
-            return self._find_changed_settings()
+        with self.client_environment.apply_to_thread_or_task():
+            return self._explain_changed_settings()
 
-    def _find_changed_settings(self) -> str | None:
+    def _explain_changed_settings(self) -> str | None:
         now = make_search_environment_fingerprint()
         if now == self._environment:
             return None
@@ -394,7 +394,7 @@ class EngineWorkspace:
             self._index_progress = {"done": progress.done, "total": progress.total}
         self._broadcast_event_from_thread(event)
 
-    def _handle_finished_refresh(self, changes: IndexRefreshChanges) -> None:
+    def _report_refresh_to_workers_and_clients(self, changes: IndexRefreshChanges) -> None:
         self._file_watcher.set_watched_topic_directories(self._index_refresh_worker.topic_folders)
         if not changes.is_unfinished:
             self._index_progress = None
@@ -530,11 +530,11 @@ class EngineWorkspace:
         )
         return {"done": finished, "mended": None, **self._describe_engine_readiness()}
 
-    async def _embed_preferred_entry_first(
+    async def _execute_prefer_operation(
         self, client: ClientConnection, request: Mapping[str, Any]
     ) -> dict[str, bool]:
         """Embed an entry before all others."""
-        self._embedding_worker.embed_entry_first(str(request["entry"]))
+        self._embedding_worker.prefer_entry_for_embedding(str(request["entry"]))
         return {"preferred": True}
 
     async def _execute_pause_operation(

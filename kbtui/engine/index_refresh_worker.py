@@ -215,7 +215,7 @@ class IndexRefreshWorker:
         remember_worktrees(self._workspace)
         for attempt in (1, 2):
             try:
-                index = self._open_index()
+                index = self._ensure_index_is_open()
                 retry, self._is_retry_requested = self._is_retry_requested, False
                 changes = index.refresh_index(retry=retry)
                 # Report the generation after a retry, so that embedding is retried too.
@@ -324,7 +324,7 @@ class IndexRefreshWorker:
             self.repaired_damage, self._is_rebuild_requested = found, True
         self._checked_at = time.monotonic()
 
-    def _open_index(self) -> WorkspaceIndexWriter:
+    def _ensure_index_is_open(self) -> WorkspaceIndexWriter:
         """Return the open index; open, replace or rebuild it first if necessary."""
         self._check_index_damage_if_requested()
         if self._is_rebuild_requested and self._index is not None:

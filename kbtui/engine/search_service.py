@@ -159,7 +159,7 @@ class SearchService:
             except ValueError as error:
                 return {"declined": "zone", "detail": str(error)}
         try:
-            with self._open_index_reader() as reader:
+            with self._borrow_index_reader() as reader:
                 uses_model = request.get("uses_model", True)
                 missing = make_empty_semantic_search(make_keywords_only_notice("model_off"))
                 semantic = partial(self._start_semantic_ranking, wait) if uses_model else missing
@@ -251,7 +251,7 @@ class SearchService:
                     self._all_projects_search.close()
 
     @contextmanager
-    def _open_index_reader(self) -> Iterator[IndexReader]:
+    def _borrow_index_reader(self) -> Iterator[IndexReader]:
         """Yield a reader of the current index generation.
 
         The reader stays open for later searches.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.engine.embedding_worker import SharedEmbeddingModels, return_freed_memory_to_system
 from kbtui.engine.engine_client import EngineClient
-from kbtui.engine.engine_launcher import get_index_lock_path, read_lock_file, take_file_lock
+from kbtui.engine.engine_launcher import get_index_lock_path, read_lock_file, try_to_lock_file
 from kbtui.engine.engine_workspace import EngineWorkspace
 from kbtui.errors import EngineUnavailableError, KbtuiError
 from kbtui.workspace import Workspace, load_settings, paths
@@ -86,7 +86,7 @@ def make_client_environment_fingerprint(client_environment: ClientEnvironment) -
 
     In environments with equal fingerprints, kbtui reads the same files.
     """
-    with client_environment.use():
+    with client_environment.apply_to_thread_or_task():
         directories = (
             paths.get_user_home(),
             paths.get_config_home(),
@@ -165,7 +165,7 @@ class WorkspacePool:
         cache = {"XDG_CACHE_HOME": self._cache_home.removesuffix("/kbtui")}
         client_environment = ClientEnvironment({**variables, **cache})
         workspace = Workspace(Path(root))
-        with client_environment.use():
+        with client_environment.apply_to_thread_or_task():
             index_directory = workspace.cache_dir
         slot = self._slots.get(index_directory)
         if slot is not None and (reason := self._find_reason_to_close(slot)):
@@ -219,7 +219,7 @@ class WorkspacePool:
         """Return why a workspace must be closed, or None if it can stay open."""
         if slot.opened_workspace is None or slot.lock is None:
             return None
-        if not slot.lock.is_lock_held():
+        if not slot.lock.is_locked_file_in_place():
             return "the lock file of the index was replaced"
         used = slot.client_fingerprints.values()
         if used and slot.fingerprint not in used:
@@ -293,7 +293,7 @@ class WorkspacePool:
 
     def _lock_index_and_load_settings(self, slot: PooledWorkspace) -> Settings:
         """Lock the index of a workspace and load its settings; runs in a thread of the workspace."""
-        with slot.client_environment.use():
+        with slot.client_environment.apply_to_thread_or_task():
             slot.lock = lock_index(slot.workspace)
             slot.lock.write_engine_pid_and_socket_path(self._socket_path)
             return load_settings()
@@ -354,7 +354,7 @@ def lock_index(workspace: Workspace) -> FileLock:
     """
     path = get_index_lock_path(workspace)
     end, ask_at = time.monotonic() + TAKEOVER_SECONDS, 0.0
-    while (lock := take_file_lock(path)) is None:
+    while (lock := try_to_lock_file(path)) is None:
         now = time.monotonic()
         holder = read_lock_file(path)
         if now > end:

@@ -100,7 +100,7 @@ class ChunksWithoutVector:
         stale, found = compare_vectors_with_catalog(catalog, store)
         store.remove_vectors_of_chunks(stale)
         if remote is not None:
-            found = remote.take_chunks_without_published_vector(catalog, found)
+            found = remote.update_coverage_and_list_uncovered_chunks(catalog, found)
         self.entries = {name: found[name] for name in catalog.sort_entries_for_embedding(found)}
         self.numbers = set().union(*self.entries.values())
         self._of_hidden_entries = self._list_queued_chunks_of_entries(
@@ -175,10 +175,10 @@ class ChunkEmbedder:
         *,
         on_progress: Callable[[IndexProgress], None] | None = None,
         stop: threading.Event | None = None,
-        get_embedding_pause_reason: Callable[[], PauseReason | None] | None = None,
+        find_embedding_pause_reason: Callable[[], PauseReason | None] | None = None,
         remote: PublishedVectorTableSearcher | None = None,
     ) -> None:
-        """Create a chunk embedder. While `get_embedding_pause_reason` returns a reason, embedding is paused.
+        """Create a chunk embedder. While `find_embedding_pause_reason` returns a reason, embedding is paused.
 
         `remote` contains the vectors of a large published library.
         """
@@ -186,7 +186,7 @@ class ChunkEmbedder:
         self._catalog, self._store, self._cache = catalog, store, cache
         self._on_progress = on_progress or (lambda progress: None)
         self._stop = stop or threading.Event()
-        self._get_pause_reason = get_embedding_pause_reason or (lambda: None)
+        self._get_pause_reason = find_embedding_pause_reason or (lambda: None)
         self._missing = ChunksWithoutVector()
         self._total = self._hidden_total = self._conversations_total = 0
         self._preferred_entries: list[str] = []
@@ -216,28 +216,28 @@ class ChunkEmbedder:
             total -= self._hidden_total
         return max(0, left), total
 
-    def embed_entries_first(self, entry_ids: Sequence[str]) -> None:
+    def prefer_entries_for_embedding(self, entry_ids: Sequence[str]) -> None:
         """Embed these entries next, in this order. Any thread may call this."""
         self._preferred_entries = list(entry_ids)
 
-    def embed_entries_of_chunks_first(self, numbers: Sequence[int]) -> None:
+    def prefer_entries_of_chunks_for_embedding(self, numbers: Sequence[int]) -> None:
         """Embed the entries of these chunks next, in this order. Any thread may call this."""
         self._preferred_chunks = numbers
 
     def embed_missing_chunks(
         self,
-        get_passage_embedder: Callable[[bool], LoadedEmbeddingModel | EmbeddingProcess],
+        get_or_start_passage_embedder: Callable[[bool], LoadedEmbeddingModel | EmbeddingProcess],
         should_restart: Callable[[], bool] = lambda: False,
         on_counted: Callable[[], None] = lambda: None,
     ) -> int:
         """Embed the chunks that have no vector; return how many of them are left.
 
         Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
-        changed. `get_passage_embedder` returns the model. It is called only if the cache lacks
+        changed. `get_or_start_passage_embedder` returns the model. It is called only if the cache lacks
         vectors; its argument says whether many texts are embedded at once. `on_counted` is called
         before the first chunk is embedded; from then on, `count_missing_vectors` counts all chunks.
         """
-        self._get_encoder, self._should_restart = get_passage_embedder, should_restart
+        self._get_encoder, self._should_restart = get_or_start_passage_embedder, should_restart
         self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)
         self._missing.queue_chunks_and_remove_stale_vectors(
             self._catalog, self._store, self._remote

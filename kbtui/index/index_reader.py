@@ -32,7 +32,7 @@ def _make_locked_catalog_method(
     def call_with_locked_catalog(
         reader: IndexReader, /, *args: _Parameters.args, **options: _Parameters.kwargs
     ) -> _Result:
-        with reader._lock_catalog():
+        with reader._lock_catalog_and_convert_errors():
             return method(reader._catalog, *args, **options)
 
     return call_with_locked_catalog
@@ -82,7 +82,7 @@ class IndexReader:
             self._indexes.clear()
 
     @contextmanager
-    def _lock_catalog(self) -> Iterator[None]:
+    def _lock_catalog_and_convert_errors(self) -> Iterator[None]:
         """Lock the catalog during a `with` block, and turn read errors into `IndexUnavailable`."""
         with self._lock:
             try:
@@ -118,15 +118,15 @@ class IndexReader:
             self._commits[folder] = commit
             return index
 
-    def get_stat_of_configuration_files(self) -> list[list[object]]:
+    def get_recorded_configuration_file_stats(self) -> list[list[object]]:
         """Return each configuration file's path, size and modification time at the last refresh."""
-        with self._lock_catalog():
+        with self._lock_catalog_and_convert_errors():
             value = self._catalog.get_meta_value("configuration")
             return json.loads(value) if value else []
 
     def shorten_references(self, references: Iterable[str]) -> dict[str, str]:
         """Map references to their short forms. A reference without a short form is left out."""
-        with self._lock_catalog():
+        with self._lock_catalog_and_convert_errors():
             return shorten_references(
                 references, self._catalog.find_conversation_ids_with_beginnings
             )

@@ -92,7 +92,7 @@ def make_published_row_number(tie: int) -> int:
 class PublishedVectorTableSearcher:
     """Searches a published table for one index generation.
 
-    Any thread may search, but only one thread may call `take_chunks_without_published_vector`.
+    Any thread may search, but only one thread may call `update_coverage_and_list_uncovered_chunks`.
     """
 
     def __init__(self, table: PublishedVectorTableLocation, folder: Path) -> None:
@@ -102,7 +102,7 @@ class PublishedVectorTableSearcher:
         self._lock = threading.Lock()
         self._store: VectorStore | None = None
 
-    def take_chunks_without_published_vector(
+    def update_coverage_and_list_uncovered_chunks(
         self, catalog: CatalogDatabase, missing: dict[str, set[int]]
     ) -> dict[str, set[int]]:
         """Return the chunks in `missing` that have no published vector.

@@ -23,7 +23,7 @@ from kbtui.workspace.paths import TOPICS_FILE, format_path_relative_to_root
 from kbtui.workspace.published_library import (
     PublishedLibraryMirror,
     find_library_mirror,
-    get_mirror_of_root,
+    find_mirror_with_root,
 )
 
 if TYPE_CHECKING:
@@ -392,7 +392,7 @@ class KnowledgeBase:
         self._records: dict[str, dict[str, Subject]] = {}
         self._root = os.path.realpath(workspace.root)
         self._folder = Path(self._root)
-        self._is_mirror = get_mirror_of_root(self._folder) is not None
+        self._is_mirror = find_mirror_with_root(self._folder) is not None
         for topic in topics.values():
             is_here = not topic.is_published and self._find_mirrored_directory(topic.id) is None
             if topic.enable and is_here:
@@ -417,7 +417,7 @@ class KnowledgeBase:
         Raises `NothingFound`.
         """
         slugs = self.get_topic_slugs(topic).scan.slugs
-        get = self._get_subject_of_slug
+        get = self._load_subject_of_slug
         # A file may have vanished since the walk.
         return (subject for slug in slugs if (subject := get(topic, slug)).inode)
 
@@ -428,7 +428,7 @@ class KnowledgeBase:
         """
         if topic not in self.topics or slug not in self.get_topic_slugs(topic).scan:
             return None
-        subject = self._get_subject_of_slug(topic, slug)
+        subject = self._load_subject_of_slug(topic, slug)
         return subject if subject.inode else None
 
     def list_subject_slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
@@ -475,7 +475,7 @@ class KnowledgeBase:
         if not patterns:
             return LearnToolResult(learn_tool_answers.format_subject_listing(resolved, caller))
         return learn_tool_answers.answer_learn_call_with_patterns(
-            resolved, patterns, lambda slug: self._get_subject_of_slug(found.id, slug), caller
+            resolved, patterns, lambda slug: self._load_subject_of_slug(found.id, slug), caller
         )
 
     def _find_learn_topic_and_patterns(
@@ -499,7 +499,7 @@ class KnowledgeBase:
         """Return the `<knowledge>` section; None if there is nothing to list or pre-load."""
         topics = self._group_slugs_of_enabled_topics()
         return system_prompt_section.format_knowledge_prompt_section(
-            topics, self._get_subject_of_slug
+            topics, self._load_subject_of_slug
         )
 
     def format_preloaded_subjects(self, topic: str) -> str | None:
@@ -512,7 +512,7 @@ class KnowledgeBase:
         if not resolved.topic.enable or not resolved.learned:
             return None
         return system_prompt_section.format_preloaded_topic_block(
-            resolved, self._get_subject_of_slug
+            resolved, self._load_subject_of_slug
         )
 
     def make_learn_tool_definition(self) -> dict[str, Any] | None:
@@ -576,7 +576,7 @@ class KnowledgeBase:
     def _add_problems(self, problems: list[KnowledgeProblem]) -> None:
         self.problems += [problem for problem in problems if problem not in self.problems]
 
-    def _get_subject_of_slug(self, topic: str, slug: str) -> Subject:
+    def _load_subject_of_slug(self, topic: str, slug: str) -> Subject:
         """Return the subject with the slug `slug`, which must exist.
 
         The subject's `inode` is 0 if the file has vanished.

@@ -18,7 +18,7 @@ from kbtui.errors import KbtuiError, UsageError
 from kbtui.file_reading_and_writing import write_file_atomically
 from kbtui.terminal_text import make_backtick_fence
 from kbtui.workspace.paths import TOPICS_FILE
-from kbtui.workspace.published_library import get_mirror_of_root
+from kbtui.workspace.published_library import find_mirror_with_root
 
 if TYPE_CHECKING:
     from kbtui.knowledge.knowledge_data_types import Subject, Topic
@@ -320,7 +320,7 @@ def create_topic_directory(workspace: Workspace, topic: Topic) -> Path:
 
     Raises `KbtuiError`.
     """
-    if topic.is_published or get_mirror_of_root(workspace.root) is not None:
+    if topic.is_published or find_mirror_with_root(workspace.root) is not None:
         raise UsageError(
             "the topic is only in the published library, which cannot be edited",
             where=topic.id,

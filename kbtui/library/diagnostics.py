@@ -505,7 +505,7 @@ def _diagnose_texts_of_conversations(
     """
     from kbtui.conversations.conversation_repository import load_conversation
 
-    errors = _get_recorded_indexing_errors(library, infos)
+    errors = _read_recorded_indexing_errors(library, infos)
     end = time.monotonic() + READING_SECONDS
     indexed = unknown = 0
     # First check the conversations that are not indexed, and those for which the index records an error.
@@ -534,7 +534,7 @@ def _diagnose_texts_of_conversations(
         yield "note", "conversations_unchecked", {"conversations": unknown}
 
 
-def _get_recorded_indexing_errors(
+def _read_recorded_indexing_errors(
     library: Library, infos: list[ConversationInfo]
 ) -> dict[str, str | None]:
     """Map the id of each indexed conversation to its indexing error, or to None if indexing succeeded.

@@ -270,7 +270,9 @@ class _CachingEmbedder:
         """Close the cache."""
         self._cache.close()
 
-    def get_vectors(self, texts: Sequence[str], noun: str) -> tuple[dict[str, Matrix], int, float]:
+    def look_up_or_embed_texts(
+        self, texts: Sequence[str], noun: str
+    ) -> tuple[dict[str, Matrix], int, float]:
         """Map each text to its unit vector; embed the texts that have no cached vector.
 
         Also returns how many texts were embedded, and how many seconds this took. Progress is
@@ -307,8 +309,10 @@ def _measure_embedding_model(
     total: int,
 ) -> _MeasuredEmbeddingModel:
     model, embedder = vectors.model, vectors.model.embedder
-    titles, _, _ = vectors.get_vectors([one.title for one in passages], "titles")
-    texts, timed, seconds = vectors.get_vectors([one.text for one in passages], "passages")
+    titles, _, _ = vectors.look_up_or_embed_texts([one.title for one in passages], "titles")
+    texts, timed, seconds = vectors.look_up_or_embed_texts(
+        [one.text for one in passages], "passages"
+    )
     if timed < MIN_TIMED_PASSAGES:
         sample = passages[:: -(-len(passages) // MIN_TIMED_PASSAGES)]
         timed, began = len(sample), time.perf_counter()

@@ -116,7 +116,8 @@ class TurnTouchingFile(NamedTuple):
             noun = "call" if len(calls) == 1 else "calls"
             where = f"({noun} {', '.join(calls)})" if calls else ""
             counts = format_added_and_removed_counts(
-                sum(one.added for one in found), sum(one.removed for one in found)
+                sum(one.added_line_count for one in found),
+                sum(one.removed_line_count for one in found),
             )
             parts.append(" ".join(filter(None, (kind, moved, counts, where))))
         return sanitize_to_one_line(", ".join(parts))
@@ -217,17 +218,17 @@ def describe_unexplained_lines(unexplained: list[LinesNotWrittenByTurns]) -> Ite
         yield f"no turn wrote the lines of {format_counted_noun(more, 'more commit')}"
 
 
-def collect_turn_activities(
+def map_turns_to_actions_and_commands(
     workspace: Workspace, conversation: Conversation
 ) -> dict[int, TurnActionsAndCommands]:
     """Map the number of each turn of a conversation to the turn's activity."""
-    from kbtui.citations.turn_file_actions_and_commands import collect_turn_activity
+    from kbtui.citations.turn_file_actions_and_commands import collect_turn_actions_and_commands
 
     known_texts: dict[str, str | None] = {}
     shorten_path = make_path_shortener(workspace)
     find_earlier_text = _make_finder_of_committed_texts(workspace)
     return {
-        turn.number: collect_turn_activity(
+        turn.number: collect_turn_actions_and_commands(
             turn,
             conversation.info.working_directory,
             shorten_path,
@@ -270,7 +271,7 @@ def list_files_used_by_call(
     Changed files come first. `line` is the number that a line had right after the change; 0 means
     the first changed line. Each result has the current number of this line.
     """
-    activity = collect_turn_activities(workspace, conversation).get(ref.turn or 0)
+    activity = map_turns_to_actions_and_commands(workspace, conversation).get(ref.turn or 0)
     actions = [one for one in activity.files if ref.call in (None, one.call)] if activity else []
     found: dict[str, FileUsedByCall] = {}
     for action in sorted(actions, key=lambda one: one.kind == "read"):

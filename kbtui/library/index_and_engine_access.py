@@ -237,7 +237,9 @@ class IndexAndEngineAccess:
             self._reader = reader
         return reader
 
-    def handle_missing_engine(self, error: EngineUnavailableError, wait: float) -> None:
+    def record_missing_engine_and_update_index(
+        self, error: EngineUnavailableError, wait: float
+    ) -> None:
         """Record that the engine cannot be reached.
 
         If this client has a temporary index, update it, and wait at most `wait` seconds for the update.

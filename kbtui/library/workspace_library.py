@@ -208,7 +208,7 @@ class Library(ReferenceAndCitationReader):
         try:
             state = self.request_engine_refresh(wait, force=False)
         except EngineUnavailableError as error:
-            self.handle_missing_engine(error, wait)
+            self.record_missing_engine_and_update_index(error, wait)
         else:
             self.index_behind_notice = search_service.make_index_behind_notice(state)
 
@@ -216,7 +216,7 @@ class Library(ReferenceAndCitationReader):
         """Have the engine retry the files that could not be read and the passages that could not be embedded."""
         self.request_engine_refresh(wait, retry=True)
 
-    def embed_entry_first(self, ref: Ref) -> None:
+    def prefer_entry_for_embedding(self, ref: Ref) -> None:
         """Ask the engine to embed one entry before all others.
 
         The entry is the subject or conversation that `ref` names.
@@ -355,7 +355,7 @@ class Library(ReferenceAndCitationReader):
         began = time.perf_counter()
         answered, is_logged = self._search_with_engine(request, wait, origin, caller)
         if answered is None:
-            answered = self.search_by_keywords(request, self._make_missing_semantic_leg_notice)
+            answered = self.search_by_keywords(request, self._make_missing_semantic_ranking_notice)
         if not is_logged and origin is not None:
             milliseconds = (time.perf_counter() - began) * 1000
             damage = self.log_search(answered, origin, caller, milliseconds)
@@ -383,7 +383,7 @@ class Library(ReferenceAndCitationReader):
             try:
                 reply = self.call_engine(lambda client: client.send_request("search", **arguments))
             except EngineUnavailableError as error:
-                self.handle_missing_engine(error, UPDATE_SECONDS)
+                self.record_missing_engine_and_update_index(error, UPDATE_SECONDS)
                 return None, False
             self.index_behind_notice = None
             declined = reply.get("declined")
@@ -429,7 +429,7 @@ class Library(ReferenceAndCitationReader):
         answered = self._query_index_with_repair(answer_from_index)
         return self._add_repair_notice(answered.add_notices(*self.index_notices))
 
-    def _make_missing_semantic_leg_notice(self) -> Notice | None:
+    def _make_missing_semantic_ranking_notice(self) -> Notice | None:
         """Return the notice that says why a search in this process does not rank by meaning.
 
         Returns None if the notices of a temporary index already say why.

@@ -69,7 +69,7 @@ class CachingTextEmbedder:
             on_progress(start + len(some))
             yield some, np.vstack([found[key] for key in some])
 
-    def get_vectors(self, texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
+    def look_up_or_embed_texts(self, texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
         """Map the hash of each text to the text's vector. `texts` maps hashes to texts."""
         parts = self.embed_texts(texts)
         return {key: row for keys, rows in parts for key, row in zip(keys, rows, strict=True)}

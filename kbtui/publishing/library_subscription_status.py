@@ -22,7 +22,7 @@ from kbtui.publishing.published_library_mirror_database import (
     open_mirror_database,
     read_entry_checksums,
 )
-from kbtui.workspace.published_library import get_mirror_of_root, get_subscribed_mirror
+from kbtui.workspace.published_library import find_mirror_with_root, find_subscribed_mirror
 
 if TYPE_CHECKING:
     from kbtui.publishing.published_library_format import EntryKey
@@ -78,7 +78,7 @@ def read_subscription_status(
 
     `model` is the key of the model of this machine, or None if it is unknown or switched off.
     """
-    mirror = get_subscribed_mirror(workspace)
+    mirror = find_subscribed_mirror(workspace)
     if mirror is None:
         return None
     if not mirror.exists():
@@ -98,7 +98,7 @@ def read_subscription_status(
         format_unix_time_as_iso(checked) if checked else None,
         counts=facts.get("counts", {}),
     )
-    if get_mirror_of_root(workspace.root) is None:
+    if find_mirror_with_root(workspace.root) is None:
         differing, only_published, only_here = _count_differences_from_workspace(workspace, entries)
         status = status._replace(
             differing=differing, only_published=only_published, only_here=only_here

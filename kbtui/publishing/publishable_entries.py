@@ -102,7 +102,7 @@ class PublishableEntries:
     chunks: dict[EntryKey, tuple[CatalogEntry, list[Chunk]]] = field(default_factory=dict)
     """The passages of each entry, split as in the index of a reader of the library."""
 
-    def leave_out(self, ref: str, reason: LeftOutReason, detail: str) -> None:
+    def record_unpublished_entry(self, ref: str, reason: LeftOutReason, detail: str) -> None:
         """Record that an entry is not published."""
         self.left_out.append(UnpublishedEntry(ref, reason, detail))
 
@@ -139,14 +139,14 @@ def collect_publishable_entries(
         try:
             validate_entry_key(("subject", topic.id, "x"))
         except DamagedLibraryPartError as error:
-            found.leave_out(topic.id, "name", error.message)
+            found.record_unpublished_entry(topic.id, "name", error.message)
             continue
         if not (workspace.root / topic.subjects).is_dir():
             found.missing_directories[topic.id] = topic.subjects
         texts = (topic.title, topic.introduction, topic.description)
         if kinds := _describe_secrets("\n".join(filter(None, (topic.id, *texts)))):
             detail = f"its name or description contains {kinds}"
-            found.leave_out(mask_secrets(topic.id), "secret", detail)
+            found.record_unpublished_entry(mask_secrets(topic.id), "secret", detail)
             continue
         found.topics.append(PublishedTopic(topic.id, *texts))
         for subject in knowledge.iterate_subjects(topic.id):
@@ -298,27 +298,31 @@ def _describe_secrets_in_name(*names: str) -> str:
 
 def _add_subject_if_publishable(found: PublishableEntries, subject: Subject) -> None:
     if kinds := _describe_secrets_in_name(subject.ref, subject.relative):
-        found.leave_out(mask_secrets(subject.ref), "secret", f"its name contains {kinds}")
+        found.record_unpublished_entry(
+            mask_secrets(subject.ref), "secret", f"its name contains {kinds}"
+        )
         return
     try:
         text = read_subject_text(subject)
         key = validate_entry_key(("subject", subject.topic, subject.relative))
     except DamagedLibraryPartError as error:
-        found.leave_out(subject.ref, "name", error.message)
+        found.record_unpublished_entry(subject.ref, "name", error.message)
         return
     except KbtuiError as error:
-        found.leave_out(subject.ref, "unreadable", error.message)
+        found.record_unpublished_entry(subject.ref, "unreadable", error.message)
         return
     data = text.encode()
     if len(data) > MAX_ENTRY_BYTES:
-        found.leave_out(subject.ref, "too_large", f"it is larger than {MAX_ENTRY_BYTES:,} bytes")
+        found.record_unpublished_entry(
+            subject.ref, "too_large", f"it is larger than {MAX_ENTRY_BYTES:,} bytes"
+        )
         return
     if kinds := _describe_secrets(text):
-        found.leave_out(subject.ref, "secret", f"it contains {kinds}")
+        found.record_unpublished_entry(subject.ref, "secret", f"it contains {kinds}")
         return
     part = read_subject_entry(subject)
     if part.entry.error:
-        found.leave_out(subject.ref, "unreadable", part.entry.error)
+        found.record_unpublished_entry(subject.ref, "unreadable", part.entry.error)
         return
     found.add_entry(EntryFileToPublish(key, data), part.entry, part.chunks)
 
@@ -357,11 +361,13 @@ def _add_conversation_if_publishable(
     given: _UnpublishedTextFinder,
 ) -> None:
     if secrets := _describe_secrets_in_name(info.id):
-        found.leave_out(mask_secrets(info.id), "secret", f"its name contains {secrets}")
+        found.record_unpublished_entry(
+            mask_secrets(info.id), "secret", f"its name contains {secrets}"
+        )
         return
     original = load_conversation(info)
     if info.problem or original.problems:
-        found.leave_out(info.id, "unreadable", info.problem or original.problems[0])
+        found.record_unpublished_entry(info.id, "unreadable", info.problem or original.problems[0])
         return
     kinds = EVENT_KINDS.keys()
     shared = prepare_shared_conversation(original, original.turns, kinds, ())
@@ -381,12 +387,14 @@ def _add_conversation_if_publishable(
                 quoted += reasons
     data = encode_published_conversation(original, masked)
     if len(data) > MAX_FILE_BYTES:
-        found.leave_out(info.id, "too_large", f"it is larger than {MAX_FILE_BYTES:,} bytes")
+        found.record_unpublished_entry(
+            info.id, "too_large", f"it is larger than {MAX_FILE_BYTES:,} bytes"
+        )
         return
     try:
         key = validate_entry_key(("conversation", info.id))
     except DamagedLibraryPartError as error:
-        found.leave_out(info.id, "name", error.message)
+        found.record_unpublished_entry(info.id, "name", error.message)
         return
     if masks := sum(secret.times for secret in shared.masked or ()):
         found.masked[info.id] = masks

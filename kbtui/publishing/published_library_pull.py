@@ -68,7 +68,7 @@ from kbtui.workspace.paths import (
 )
 from kbtui.workspace.published_library import (
     PublishedLibraryMirror,
-    get_subscribed_mirror,
+    find_subscribed_mirror,
     load_library_settings,
 )
 
@@ -483,7 +483,7 @@ def pull_subscribed_library(
     workspace: Workspace, on_progress: Callable[[int, int], None] = lambda done, total: None
 ) -> LibraryPullResult:
     """Pull the library that a workspace subscribes to. Raises `UsageError` if there is no subscription."""
-    mirror = get_subscribed_mirror(workspace)
+    mirror = find_subscribed_mirror(workspace)
     if mirror is None:
         settings = load_library_settings(workspace)
         hint = f'write `[library] remote = "URI"` into {settings.path}'
@@ -503,7 +503,7 @@ def is_pull_due(workspace: Workspace) -> bool:
     from someone else.
     """
     try:
-        mirror = get_subscribed_mirror(workspace)
+        mirror = find_subscribed_mirror(workspace)
         settings = get_subscription_settings(workspace)
     except ConfigError:
         return False

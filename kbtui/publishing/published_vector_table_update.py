@@ -169,7 +169,7 @@ def _make_vector_rows(
         some = passages[start : start + ROWS_AT_ONCE]
         groups = [passage.list_embedded_texts() for passage in some]
         texts = {hash_embedded_text(text): text for group in groups for text in group}
-        known = embedder.get_vectors(texts)
+        known = embedder.look_up_or_embed_texts(texts)
         rows, vectors = [], []
         for passage, group in zip(some, groups, strict=True):
             title, own, *around = (known[hash_embedded_text(text)] for text in group)

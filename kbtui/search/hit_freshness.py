@@ -57,7 +57,7 @@ class HitFreshnessChecker:
         self._load_conversation = cache(partial(_load_conversation, workspace))
         self._get_turn_texts = cache(self._read_turn_texts)
 
-    def get_hit_freshness_and_lines(
+    def check_hit_freshness_and_find_lines(
         self, entry: CatalogEntry, chunk: Chunk
     ) -> HitFreshnessAndLines | None:
         """Return whether the file of a chunk has changed, and which lines the chunk has now.
@@ -132,7 +132,7 @@ class HitFreshnessChecker:
 
 
 def _has_configuration_changed(reader: IndexReader) -> bool:
-    for path, size, modified in reader.get_stat_of_configuration_files():
+    for path, size, modified in reader.get_recorded_configuration_file_stats():
         status = _stat_file(str(path))
         now = (status.st_size, status.st_mtime_ns) if status else (None, None)
         if now != (size, modified):

@@ -41,7 +41,7 @@ from kbtui.search.query_stemming_and_matching import (
     QueryToken,
     QueryWord,
     StemmingAnalyzer,
-    add_near_spellings,
+    add_near_spellings_to_rare_token,
     analyze_and_correct_query_words,
     compute_rarity,
     list_terms_with_prefix,
@@ -587,7 +587,7 @@ class _KeywordIndexQuery:
                 if word.completions
                 else word._replace(
                     tokens=tuple(
-                        add_near_spellings(
+                        add_near_spellings_to_rare_token(
                             token, self._counted, self._language, self._read_texts_with_stem
                         )
                         for token in word.tokens
@@ -759,7 +759,7 @@ class _KeywordIndexQuery:
         numbers = self.searcher.fast_field_values("chunk", addresses) if hits else ()
         return {number: score for number, (score, _) in zip(numbers, hits, strict=True)}
 
-    def keep_chunk_numbers_of_index(self, numbers: Collection[int]) -> set[int]:
+    def select_chunk_numbers_of_index(self, numbers: Collection[int]) -> set[int]:
         """Return those of `numbers` that are numbers of chunks in this index."""
         query = make_number_query(self._schema, "chunk", numbers)
         return set(self._find_chunk_scores(query, len(numbers)))

@@ -111,7 +111,7 @@ def search_indexes(
     all workspaces are excluded, the answer lists the mistakes that the first workspace found in the
     query. Without `vectors`, the answer has only keyword hits. Raises `IndexSearchFailedError`.
     """
-    return _MultiIndexSearch(indexes, request).answer(vectors)
+    return _MultiIndexSearch(indexes, request).search_and_answer(vectors)
 
 
 class _PassageInIndex(NamedTuple):
@@ -134,7 +134,7 @@ class _MultiIndexSearch:
         self._legs: dict[str, ChunkRanking] = {}
         self._exact_hit_count = 0
 
-    def answer(self, vectors: VectorSearch | None) -> SearchAnswer:
+    def search_and_answer(self, vectors: VectorSearch | None) -> SearchAnswer:
         """Search, and return the answer."""
         request = self._request
         runs = []
@@ -354,7 +354,7 @@ class _MultiIndexSearch:
 
     def _fuse_rankings(self, fusion: HybridScoreFusion) -> dict[int, float]:
         """Return the score of each passage. The best passages are reranked."""
-        scores = fusion.fuse_leg_scores()
+        scores = fusion.fuse_ranking_scores()
         for position, run in self._runs.items():
             run.scores = {
                 self._places[chunk][position].number: score

@@ -256,7 +256,7 @@ def _correct_spelling(
     return token._replace(corrected=near)
 
 
-def add_near_spellings(
+def add_near_spellings_to_rare_token(
     token: QueryToken, searcher: Any, language: StemmingAnalyzer, texts: TextsWithStem
 ) -> QueryToken:
     """Return the token. If fewer than `FEW_KEYWORD_HITS` passages contain it, `corrected` lists near spellings."""

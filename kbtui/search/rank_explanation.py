@@ -113,7 +113,7 @@ class SearchExplainer:
         }
         self._term_scores = [
             _IndexTermScores(
-                side.keep_chunk_numbers_of_index(self._places),
+                side.select_chunk_numbers_of_index(self._places),
                 side.score_terms(self._places),
                 side.surroundings.terms,
                 # The text around passages that are not near the best ones does not count.
@@ -135,10 +135,10 @@ class SearchExplainer:
             chunk_id=chunk.id,
             rank=self._ranks.get(number),
             score=run.scores.get(number, 0.0),
-            lexical=self._find_chunk_rank_in_leg(
+            lexical=self._find_chunk_rank_in_ranking(
                 "lexical", number, Notice("words_but_excluded" if matches else "no_words")
             ),
-            semantic=self._find_chunk_rank_in_leg(
+            semantic=self._find_chunk_rank_in_ranking(
                 "semantic", number, self._explain_missing_vector(chunk)
             ),
             title_gives=bonuses.title,
@@ -161,20 +161,22 @@ class SearchExplainer:
 
     # the legs
 
-    def _find_chunk_rank_in_leg(self, leg: str, number: int, absent: Notice) -> ChunkRankAndScore:
+    def _find_chunk_rank_in_ranking(
+        self, leg: str, number: int, absent: Notice
+    ) -> ChunkRankAndScore:
         run = self._run
         if leg not in run.legs:
             return ChunkRankAndScore(reason=Notice("leg_not_asked"))
         ranks = self._leg_ranks[leg]
-        part = round(run.fusion.score_chunk_in_leg(leg, number), SCORE_DIGITS)
+        part = round(run.fusion.score_chunk_in_ranking(leg, number), SCORE_DIGITS)
         if number not in ranks:
-            ranks = self._rank_many_chunks_in_leg(leg)
+            ranks = self._rank_many_chunks_again(leg)
         if number not in ranks:
             return ChunkRankAndScore(gives=part, reason=absent)
         rank, score = ranks[number]
         return ChunkRankAndScore(rank, round(score, 6), part)
 
-    def _rank_many_chunks_in_leg(self, leg: str) -> dict[int, tuple[int, float]]:
+    def _rank_many_chunks_again(self, leg: str) -> dict[int, tuple[int, float]]:
         """Rank more chunks than a search does; map the number of each chunk to its rank and score.
 
         `leg` is "lexical" for a ranking by keywords, or "semantic" for a ranking by meaning.
@@ -366,7 +368,8 @@ def list_reasons_for_exclusion(
     found += [Notice("excluded_word", {"word": text}) for text in run.query.excluded if says(text)]
     if (
         not found
-        and HitFreshnessChecker(workspace, reader).get_hit_freshness_and_lines(entry, chunk) is None
+        and HitFreshnessChecker(workspace, reader).check_hit_freshness_and_find_lines(entry, chunk)
+        is None
     ):
         found.append(Notice("text_changed"))
     return found

@@ -96,7 +96,7 @@ def run_search_and_build_answer(
     )
     if mistakes:
         return answer
-    run.run_search_legs(semantic)
+    run.rank_by_keywords_and_meaning(semantic)
     hits, counts = _make_hits_of_best_chunks(run)
     if request.like is None:
         run.notices[:0] = make_match_notices([run], hits, run.exact_hit_count)
@@ -276,18 +276,18 @@ class SearchRun:
         entry = self.entries_by_id.get(entry_id)
         return None if chunk is None or entry is None else (entry, chunk)
 
-    def run_search_legs(self, semantic: SemanticSearchStarter | None) -> None:
+    def rank_by_keywords_and_meaning(self, semantic: SemanticSearchStarter | None) -> None:
         """Rank chunks by keywords, by meaning or both, as the request's mode requires.
 
         Sets `legs`, `scores` and `notices`.
         """
         request = self.request
         # The query is embedded while the keyword leg runs.
-        begun = self._start_semantic_leg(semantic)
+        begun = self._start_semantic_search(semantic)
         if request.mode != "semantic":
             self.legs["lexical"] = self.rank_chunks_by_keywords(request.depth)
         if begun is not None:
-            self._run_semantic_leg(begun)
+            self._finish_semantic_search(begun)
         if not self.legs:  # a semantic search without vectors
             self.legs["lexical"] = self.rank_chunks_by_keywords(request.depth)
         if "lexical" in self.legs:
@@ -343,7 +343,7 @@ class SearchRun:
 
     def fuse_rankings(self) -> None:
         """Set `scores` from the rankings by keywords and by meaning."""
-        self.scores = self.fusion.fuse_leg_scores()
+        self.scores = self.fusion.fuse_ranking_scores()
         if self.fusion.has_two_rankings:
             passages = [
                 ScoredPassage(number, self.scores[number], loaded[0].id, *loaded)
@@ -380,14 +380,16 @@ class SearchRun:
         rarities = {stem: compute_rarity(counted.doc_freq("body", stem), total) for stem in stems}
         return RankBonusCalculator(side.words, rarities, self.keyword_search.language)
 
-    def _start_semantic_leg(self, semantic: SemanticSearchStarter | None) -> SemanticRanker | None:
+    def _start_semantic_search(
+        self, semantic: SemanticSearchStarter | None
+    ) -> SemanticRanker | None:
         if self.request.mode == "lexical" or semantic is None or not self.query.spoken:
             return None
         if self.asks_for_tool_calls:
             return lambda request, generation: SemanticRanking([])
         return semantic(self.query.spoken)
 
-    def _run_semantic_leg(self, begun: SemanticRanker) -> None:
+    def _finish_semantic_search(self, begun: SemanticRanker) -> None:
         worded = tuple(number for number, _ in self.legs.get("lexical", ()))
         found = begun(self.request._replace(worded=worded), self.reader.index_generation_name)
         ranked = found.ranked
@@ -433,7 +435,7 @@ class SearchRun:
         if loaded is None:
             return None
         entry, chunk = loaded
-        state = self._freshness_checker.get_hit_freshness_and_lines(entry, chunk)
+        state = self._freshness_checker.check_hit_freshness_and_find_lines(entry, chunk)
         if state is None:
             return None
         if chunk.role in ROLES_BEFORE_ANSWERS and chunk.turn is not None:
@@ -680,7 +682,7 @@ class HybridScoreFusion:
             for name, ranked in legs.items()
         }
 
-    def score_chunk_in_leg(self, leg: str, number: int) -> float:
+    def score_chunk_in_ranking(self, leg: str, number: int) -> float:
         """Return the score that a leg ("lexical" or "semantic") adds to a chunk.
 
         If only one leg has hits, this score is 1 / rank. While some chunks have no vectors, the
@@ -701,14 +703,14 @@ class HybridScoreFusion:
             self._scales[name].scale_score(number) for name, own in self.ranks.items() if own
         )
 
-    def fuse_leg_scores(self) -> dict[int, float]:
+    def fuse_ranking_scores(self) -> dict[int, float]:
         """Map the number of each ranked chunk to the chunk's fused score."""
         if len(self.ranks) == 1:
             (ranks,) = self.ranks.values()
             return {number: round(1.0 / rank, SCORE_DIGITS) for number, rank in ranks.items()}
         return {
             number: round(
-                sum(self.score_chunk_in_leg(name, number) for name in self.ranks), SCORE_DIGITS
+                sum(self.score_chunk_in_ranking(name, number) for name in self.ranks), SCORE_DIGITS
             )
             for number in {number for ranks in self.ranks.values() for number in ranks}
         }

@@ -320,7 +320,7 @@ def _hash_program_file(workspace: Workspace, word: str) -> str | None:
         return None
 
 
-def approve_source(
+def record_source_approval(
     workspace: Workspace, userdata: UserData, source: DocumentSourceDefinition
 ) -> None:
     """Record that the user approves a source.
@@ -344,7 +344,7 @@ def format_source_as_toml(source: DocumentSourceDefinition) -> str:
     return tomli_w.dumps({"source": {source.name: source.block}})
 
 
-def add_source(
+def add_document_source(
     workspace: Workspace, name: str, block: Mapping[str, object]
 ) -> DocumentSourceDefinition:
     """Add a source to `kb-sources.toml`, and return the source.
@@ -360,7 +360,7 @@ def add_source(
     return source
 
 
-def edit_source(
+def edit_document_source(
     workspace: Workspace, name: str, changes: Mapping[str, object]
 ) -> DocumentSourceDefinition:
     """Change keys of a source, and return the changed source. A key with the value None is removed.
@@ -376,7 +376,7 @@ def edit_source(
     return source
 
 
-def remove_source(workspace: Workspace, name: str) -> None:
+def remove_document_source(workspace: Workspace, name: str) -> None:
     """Remove a source from `kb-sources.toml`. Raises `NothingFound` or `ConfigError`."""
     load_source_definitions(workspace).find_source(name)
     _change_or_remove_source_table(workspace, name, None)

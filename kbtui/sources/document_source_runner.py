@@ -18,7 +18,7 @@ from kbtui.errors import ConfigError, KbtuiError, UsageError
 from kbtui.sources.document_source_definitions import (
     find_source_approval_time,
     load_source_definitions,
-    remove_source,
+    remove_document_source,
 )
 from kbtui.sources.http_fetcher import (
     HttpFetcher,
@@ -55,7 +55,7 @@ class SourceNotApprovedError(ConfigError):
     """The user has not approved this version of the source."""
 
 
-def run_source(
+def run_document_source(
     workspace: Workspace,
     name: str,
     *,
@@ -78,7 +78,7 @@ def run_source(
             where=f"{workspace.format_config_path(SOURCES_FILE)}: source.{name}",
             hint=f"review it with `kbtui source approve {name}`",
         )
-    with lock_source(workspace, name):
+    with lock_document_source(workspace, name):
         began = time.time()
         try:
             directory = read_source_document_directory(workspace, source)
@@ -102,7 +102,7 @@ def run_source(
 
 
 @contextlib.contextmanager
-def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
+def lock_document_source(workspace: Workspace, name: str) -> Iterator[None]:
     """Lock a source until the `with` block or the process ends.
 
     Raises `SourceAlreadyRunningError` if the source is already locked.
@@ -219,7 +219,7 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
     each document or directory that could not be changed. Raises `KbtuiError`.
     """
     source = load_source_definitions(workspace).find_source(name)
-    with lock_source(workspace, name):
+    with lock_document_source(workspace, name):
         problems = []
         try:
             read_source_document_directory(workspace, source)
@@ -234,14 +234,14 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
                 f"the source's documents cannot be read, so they stay unchanged: {error}"
             )
         directories = _open_source_directories_in_all_topics(workspace, source)
-        remove_source(workspace, name)
+        remove_document_source(workspace, name)
         for directory in directories:
             if keep:
                 directory.detach_documents_from_source()
             else:
                 directory.remove_all_unedited_documents()
             problems += [*directory.problems, *directory.edited]
-        UserData(workspace).forget_source_data(name)
+        UserData(workspace).remove_source_data(name)
         return problems
 
 
@@ -287,7 +287,7 @@ def main(words: list[str]) -> int:
     with contextlib.suppress(OSError):
         os.nice(10)
     try:
-        run = run_source(open_workspace_at_root(Path(words[0])), words[1])
+        run = run_document_source(open_workspace_at_root(Path(words[0])), words[1])
     except KbtuiError as error:
         print(f"source {words[1]}: {error}", file=sys.stderr)
         return error.exit_code

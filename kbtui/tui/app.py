@@ -23,7 +23,7 @@ from kbtui.terminal_text import cut_to_width, sanitize, sanitize_to_one_line, se
 from kbtui.tui.framework.base_screens_and_widgets import StyledScreen
 from kbtui.tui.framework.idle_garbage_collection import (
     IdleGarbageCollector,
-    configure_garbage_collector,
+    enable_garbage_collection_after_startup,
 )
 from kbtui.tui.framework.key_press_queue import KeyHandled, KeyPressQueue
 from kbtui.tui.main.main_screen import MainScreen
@@ -196,7 +196,7 @@ class KbtuiApp(App[None]):
 
         Then handle the keys that were typed during startup.
         """
-        configure_garbage_collector()
+        enable_garbage_collection_after_startup()
         exit_on_sigterm(lambda: self.exit(return_code=128 + signal.SIGTERM))
         if self.start.typed:
             for message in XTermParser().feed(self.start.typed):

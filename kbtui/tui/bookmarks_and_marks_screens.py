@@ -58,7 +58,7 @@ _PROBLEM_TEXTS: dict[MarkProblem, str] = {
 }
 
 
-def ask_for_mark(
+def ask_for_and_save_mark(
     screen: StyledScreen,
     library: Library,
     reference: str,
@@ -338,7 +338,7 @@ class MarksScreen(BookmarkAndMarkScreenBase):
             self._offer_actions_on_lost_mark(item)
         else:
             reload = self.reload_rows_after_change
-            ask_for_mark(self, self._library, item.ref, item, lambda message: reload())
+            ask_for_and_save_mark(self, self._library, item.ref, item, lambda message: reload())
 
     def _offer_actions_on_lost_mark(self, placed: PlacedMark) -> None:
         """Show what is known about a mark whose text no longer exists, and offer actions.

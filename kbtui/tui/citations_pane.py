@@ -240,9 +240,9 @@ class CitationsPane(BorderDrawingPane, Vertical):
         The first mapping is from the target of a citation to a short form of the target. The second
         is from a turn number to the activity of the turn. Called in a background thread.
         """
-        from kbtui.library.file_turn_history import collect_turn_activities
+        from kbtui.library.file_turn_history import map_turns_to_actions_and_commands
 
-        activities = collect_turn_activities(self._library.workspace, conversation)
+        activities = map_turns_to_actions_and_commands(self._library.workspace, conversation)
         found = self._library.extract_citations(conversation)
         try:
             reader = self._library.open_index_reader()
@@ -305,7 +305,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
                 rows += self._make_explanation_rows("used", WAITING if self._used is None else why)
             rows.append(ListRow("blank", [], selectable=False))
             if activity := self.activities.get(turn):
-                rows += self._make_activity_rows(self._conversation.info.id, turn, activity)
+                rows += self._make_turn_action_rows(self._conversation.info.id, turn, activity)
             self._show_citation_numbers_in_reader(turn, used)
         if self._target is not None:
             turns: dict[str, list[Citation]] = {}
@@ -384,7 +384,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
         lines = enumerate(wrap_spans([(text, "dim")], width))
         return [ListRow(f"note:{key}:{n}", line.spans, selectable=False) for n, line in lines]
 
-    def _make_activity_rows(
+    def _make_turn_action_rows(
         self, conversation: str, turn: int, activity: TurnActionsAndCommands
     ) -> Iterator[ListRow]:
         """Yield rows about the activity of a turn.
@@ -394,7 +394,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
         """
         from kbtui.tui.reader.tool_call_blocks import make_changed_line_count_spans
 
-        summary = ", ".join(_describe_activity(activity))
+        summary = ", ".join(_summarize_turn_actions(activity))
         if not summary:
             return
 
@@ -537,7 +537,7 @@ def _make_citation_summary_line(
     return line
 
 
-def _describe_activity(activity: TurnActionsAndCommands) -> Iterator[str]:
+def _summarize_turn_actions(activity: TurnActionsAndCommands) -> Iterator[str]:
     """Yield phrases such as "2 files changed", "3 commands" and "1 failure"."""
     for kind in ("changed", "created", "moved", "deleted", "read"):
         if paths := activity.list_paths(kind):

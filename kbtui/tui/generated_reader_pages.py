@@ -452,13 +452,13 @@ def build_rank_explanation_document(explanation: RankExplanation, query: str) ->
         text = f"✕ {sanitize_to_one_line(format_notice(reason))}"
         blocks.append(_make_paragraph(f"out:{n}", text, "warning", above=int(n == 0)))
     if explanation.chunk_id is not None:
-        blocks += _make_search_leg_blocks(explanation)
+        blocks += _make_ranking_blocks(explanation)
     blocks += _make_matching_term_blocks(explanation)
     blocks += _make_embedded_text_blocks(explanation)
     return ReaderDocument("explanation", "Why", blocks)
 
 
-def _make_search_leg_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
+def _make_ranking_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
     facts: Facts = []
     for leg, name in LEG_NAMES.items():
         result: ChunkRankAndScore = getattr(explanation, leg)

@@ -28,7 +28,7 @@ from kbtui.userdata.usage_statistics import (
     TitledTurnWithOutdatedCitations,
     TokenCountAndCost,
     UsageStatistics,
-    collect_insights,
+    collect_usage_statistics,
     draw_daily_searches_and_citations,
 )
 from kbtui.userdata.user_data_store import UserData
@@ -246,7 +246,7 @@ class InsightsScreen(SecondaryScreen):
         from kbtui.conversations.conversation_statistics import ModelPrices
 
         library = self.library
-        found = collect_insights(
+        found = collect_usage_statistics(
             library.workspace,
             UserData(library.workspace),
             library.open_index_reader(),

@@ -636,7 +636,7 @@ class LibraryPane(BorderDrawingPane, Vertical):
         self.update_library_rows()
         self._look_up_filter({})
 
-    def unfold_rows_of_saved_session(self, unfolded: list[str]) -> None:
+    def unfold_rows_of_saved_tui_state(self, unfolded: list[str]) -> None:
         """Unfold the rows that were unfolded in the saved session."""
         self._is_restored = True
         self.state.unfolded = set(unfolded)

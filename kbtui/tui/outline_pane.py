@@ -247,8 +247,12 @@ class OutlinePane(BorderDrawingPane, Vertical):
         did = [(key, one, self._activities.get(one.number)) for key, one in turns]
         days = {one.started_at.astimezone(now.tzinfo).date() for _, one in turns if one.started_at}
         changed = {key: act.group_changes_by_path() for key, _, act in did if act}
-        added = {k: sum(a.added for b in v.values() for a in b) for k, v in changed.items()}
-        removed = {k: sum(a.removed for b in v.values() for a in b) for k, v in changed.items()}
+        added = {
+            k: sum(a.added_line_count for b in v.values() for a in b) for k, v in changed.items()
+        }
+        removed = {
+            k: sum(a.removed_line_count for b in v.values() for a in b) for k, v in changed.items()
+        }
         return [
             OutlineFactColumn("time", 3, {
                 key: (_format_time(one.started_at, now, is_one_day=len(days) == 1), "dim")

@@ -16,12 +16,12 @@ from kbtui.errors import KbtuiError, UsageError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.sources.document_source_definitions import (
     MAIN_KEY,
-    add_source,
-    approve_source,
-    edit_source,
+    add_document_source,
+    edit_document_source,
     find_source_approval_time,
     format_source_as_toml,
     load_source_definitions,
+    record_source_approval,
     suggest_source_name,
 )
 from kbtui.sources.document_source_scheduler import find_source_due_time
@@ -384,8 +384,8 @@ def add_source_from_form(library: Library, values: FormValues) -> DocumentSource
     if not what:
         raise UsageError("enter what the source should fetch")
     name = values["name"] or suggest_source_name(kind, what)
-    source = add_source(workspace, name, make_source_toml_table(values, kind))
-    approve_source(workspace, UserData(workspace), source)
+    source = add_document_source(workspace, name, make_source_toml_table(values, kind))
+    record_source_approval(workspace, UserData(workspace), source)
     return source
 
 
@@ -410,9 +410,9 @@ def change_source_from_form(
         del changes["depth"]  # 1 is the default
     if not changes:
         return current, approved
-    source = edit_source(workspace, before.name, changes)
+    source = edit_document_source(workspace, before.name, changes)
     if approved:
-        approve_source(workspace, userdata, source)
+        record_source_approval(workspace, userdata, source)
     return source, approved
 
 
@@ -544,7 +544,7 @@ class SourcesScreen(ListDetailScreen):
             self._show_source_rows()
 
     def _run_source_in_thread(self, name: str, run: ActiveSourceRun) -> None:
-        from kbtui.sources.document_source_runner import run_source
+        from kbtui.sources.document_source_runner import run_document_source
 
         def show_run_progress(progress: SourceRunProgress) -> None:
             run.progress = progress
@@ -553,7 +553,7 @@ class SourcesScreen(ListDetailScreen):
         workspace, should_stop = self.library.workspace, run.stop.is_set
         outcome: SourceRunRecord | Exception
         try:
-            outcome = run_source(
+            outcome = run_document_source(
                 workspace, name, on_progress=show_run_progress, should_stop=should_stop
             )
         except Exception as error:
@@ -598,7 +598,7 @@ class SourcesScreen(ListDetailScreen):
         workspace = self.library.workspace
         message = f"approved {state.source.name}; press {self.get_key_label('run')} to run it"
         self.run_in_thread(
-            lambda: approve_source(workspace, UserData(workspace), state.source),
+            lambda: record_source_approval(workspace, UserData(workspace), state.source),
             lambda _: self._reload_with_message(state.source.name, message),
         )
         self.focus_list_pane()

@@ -228,7 +228,7 @@ class TopicsAndConversationsReader:
 
         return find_learn_tool_problem(root, knowledge)
 
-    def read_library_snapshot_details(
+    def read_more_snapshot_details(
         self, contents: TopicsAndConversations
     ) -> TopicsAndConversations:
         """Read more details for about `READ_SECONDS`. Return the snapshot with all details read so far."""

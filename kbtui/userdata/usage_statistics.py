@@ -322,7 +322,7 @@ class UsageStatistics:
         }
 
 
-def collect_insights(
+def collect_usage_statistics(
     workspace: Workspace,
     userdata: UserData,
     reader: IndexReader,

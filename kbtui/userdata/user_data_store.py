@@ -339,7 +339,7 @@ class UserData:
         rows = self.file.select_rows("SELECT url, facts FROM fetched WHERE source = ?", source)
         return {url: json.loads(facts) for url, facts in rows}
 
-    def forget_source_data(self, source: str) -> None:
+    def remove_source_data(self, source: str) -> None:
         """Remove the approvals, the last run and the fetched addresses of a source."""
         with self.file.open_write_transaction() as db:
             found = db.execute("SELECT hash, at FROM approvals WHERE source = ?", (source,))

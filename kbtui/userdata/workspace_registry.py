@@ -63,7 +63,7 @@ def register_workspace(workspace: Workspace, settings: Settings) -> None:
     if _is_in_directories(root, [os.path.realpath(paths.get_cache_home())]):
         return
     if _is_in_directories(root, get_excluded_directories(settings)):
-        forget_workspace(workspace.root)
+        unregister_workspace(workspace.root)
         return
     identity = identify_project(root)
     record = {
@@ -161,7 +161,7 @@ def find_workspace_by_label(
     raise UsageError(f"there is no project {label!r} in the list of opened workspaces")
 
 
-def forget_workspace(root: Path) -> bool:
+def unregister_workspace(root: Path) -> bool:
     """Remove a workspace from the registry; return False if it was not registered.
 
     Its bookmarks, query log and index are not deleted. When an engine next refreshes the index of

@@ -1,7 +1,7 @@
 """The environment variables that apply to a thread or task: those of this process, or those of a client.
 
 An engine serves clients with different environments, for example with different values of HOME.
-Threads and tasks that work for a client run within `ClientEnvironment.use`, which makes
+Threads and tasks that work for a client run within `ClientEnvironment.apply_to_thread_or_task`, which makes
 `paths.read_environment_variable` return the client's variables.
 """
 
@@ -30,7 +30,7 @@ class ClientEnvironment:
         }
 
     @contextmanager
-    def use(self) -> Iterator[None]:
+    def apply_to_thread_or_task(self) -> Iterator[None]:
         """Make this thread or task read these variables instead of those of the process.
 
         This also applies to tasks and calls of `asyncio.to_thread` that begin within this context,

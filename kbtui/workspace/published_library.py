@@ -212,13 +212,13 @@ class PublishedLibraryMirror(NamedTuple):
         return facts if isinstance(facts, dict) else {}
 
 
-def get_subscribed_mirror(workspace: Workspace) -> PublishedLibraryMirror | None:
+def find_subscribed_mirror(workspace: Workspace) -> PublishedLibraryMirror | None:
     """Return the mirror of the library that a workspace subscribes to; None without a subscription.
 
     The mirror may not exist yet. If the workspace is itself a mirror, the result is this mirror.
     Raises `ConfigError`.
     """
-    if (own := get_mirror_of_root(workspace.root)) is not None:
+    if (own := find_mirror_with_root(workspace.root)) is not None:
         return own
     remote = load_library_settings(workspace).library.remote
     try:
@@ -238,13 +238,13 @@ def find_library_mirror(workspace: Workspace) -> PublishedLibraryMirror | None:
     Never raises: `kbtui doctor` reports mistakes in the settings.
     """
     try:
-        mirror = get_subscribed_mirror(workspace)
+        mirror = find_subscribed_mirror(workspace)
     except (KbtuiError, OSError):
         return None
     return mirror if mirror is not None and mirror.exists() else None
 
 
-def get_mirror_of_root(root: Path) -> PublishedLibraryMirror | None:
+def find_mirror_with_root(root: Path) -> PublishedLibraryMirror | None:
     """Return the mirror with this root, or None if the directory is not the root of a mirror."""
     if root.name != "library" or root.parent.parent.name != "published":
         return None

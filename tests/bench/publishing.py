@@ -32,7 +32,7 @@ from kbtui.publishing.publishable_entries import collect_publishable_entries
 from kbtui.publishing.published_library_pull import pull_subscribed_library
 from kbtui.publishing.published_library_store import LibraryStore
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root
-from kbtui.workspace.published_library import PublishSettings, get_subscribed_mirror
+from kbtui.workspace.published_library import PublishSettings, find_subscribed_mirror
 from tests.bench import clusters, scale
 from tests.bench.measure import Row
 from tests.publishing.s3_server import VARIABLES, Proxy, create_bucket, serve_s3
@@ -219,7 +219,7 @@ def _publish(root: Path, *, is_quiet: bool = False) -> LibraryPublishResult:
 
 def _embed(index: WorkspaceIndexWriter) -> VectorStore:
     """Fill the member's table of vectors from the mirror; asking for the model is an error."""
-    mirror = get_subscribed_mirror(index.workspace)
+    mirror = find_subscribed_mirror(index.workspace)
     assert mirror is not None
     published = PulledVectorStore(lambda: mirror.database)
     cache = EmbeddingCache(index.cache_dir / "embeddings.sqlite", MODEL.key, published)
@@ -257,7 +257,7 @@ def _change_subjects(root: Path, update_number: int) -> int:
 
 def _open_table(workspace: Workspace) -> VectorStore:
     """Open the published table by its URI, in the version of the mirror."""
-    mirror = get_subscribed_mirror(workspace)
+    mirror = find_subscribed_mirror(workspace)
     assert mirror is not None
     table = find_published_table(mirror)
     assert table is not None
@@ -277,7 +277,7 @@ def _measure_queries_by_uri(proxy: Proxy, name: str, workspace: Workspace) -> No
 
 def _open_remote(index: WorkspaceIndexWriter) -> PublishedVectorTableSearcher:
     """Open the published table as the engine does, and print how many chunks have their vectors beside it."""
-    mirror = get_subscribed_mirror(index.workspace)
+    mirror = find_subscribed_mirror(index.workspace)
     assert mirror is not None
     table = find_published_table(mirror)
     assert table is not None
@@ -285,7 +285,7 @@ def _open_remote(index: WorkspaceIndexWriter) -> PublishedVectorTableSearcher:
     missing: dict[str, set[int]] = {}
     for number, entry_id, _ in index.catalog.iterate_chunks_to_embed():
         missing.setdefault(entry_id, set()).add(number)
-    left = remote.take_chunks_without_published_vector(index.catalog, missing)
+    left = remote.update_coverage_and_list_uncovered_chunks(index.catalog, missing)
     print(f"  {sum(map(len, left.values())):,} passages lack in the table")
     return remote
 

@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked, called, said
 
-from kbtui.citations.turn_file_actions_and_commands import TurnFileAction, collect_turn_activity
+from kbtui.citations.turn_file_actions_and_commands import (
+    TurnFileAction,
+    collect_turn_actions_and_commands,
+)
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_data_types import ConversationEvent, Turn
 from kbtui.conversations.patch_parser import (
@@ -49,12 +52,14 @@ def make_call(
 
 
 def list_actions(*events: ConversationEvent, directory: str | None = None) -> list[TurnFileAction]:
-    return list(collect_turn_activity(Turn(1, list(events)), directory, lambda path: path).files)
+    return list(
+        collect_turn_actions_and_commands(Turn(1, list(events)), directory, lambda path: path).files
+    )
 
 
 def describe(*events: ConversationEvent) -> list[str]:
     return [
-        f"{one.kind} {f'{one.old_path} ' if one.old_path else ''}{one.path} +{one.added} -{one.removed}"
+        f"{one.kind} {f'{one.old_path} ' if one.old_path else ''}{one.path} +{one.added_line_count} -{one.removed_line_count}"
         for one in list_actions(*events)
     ]
 
@@ -160,16 +165,19 @@ def test_a_replaced_file_is_compared_with_its_text_after_the_earlier_calls() -> 
     edit = make_call("Edit", {"file_path": "a.py", "old_string": "two", "new_string": "2"}, "ok")
     write = make_call("fs_create_file", {"path": "a.py", "content": "one\n2\n3\n"}, "created")
     done = list_actions(read, edit, write)[-1]
-    assert (done.kind, done.added, done.removed) == ("changed", 1, 1)
+    assert (done.kind, done.added_line_count, done.removed_line_count) == ("changed", 1, 1)
     assert "-three\n+3\n" in done.format_diff()
     part = make_call("shell", {"command": "sed -n 1,2p a.py"}, "one\ntwo\n")
-    assert (list_actions(part, write)[-1].added, list_actions(part, write)[-1].removed) == (3, 0)
+    assert (
+        list_actions(part, write)[-1].added_line_count,
+        list_actions(part, write)[-1].removed_line_count,
+    ) == (3, 0)
     by_shell = make_call("shell", {"command": "sed -i s/one/1/ a.py"}, "")
-    assert list_actions(read, by_shell, write)[-1].removed == 0
+    assert list_actions(read, by_shell, write)[-1].removed_line_count == 0
     again = make_call(
         "write_file", {"path": "a.py", "content": "one\n"}, "Successfully overwrote file"
     )
-    assert list_actions(read, write, again)[-1].removed == 2
+    assert list_actions(read, write, again)[-1].removed_line_count == 2
 
 
 def test_commands_and_failures_are_listed() -> None:
@@ -182,7 +190,7 @@ def test_commands_and_failures_are_listed() -> None:
             make_call("Read", {"file_path": "/ws/a.py"}),
         ],
     )
-    done = collect_turn_activity(turn, "/ws", lambda path: path.removeprefix("/ws/"))
+    done = collect_turn_actions_and_commands(turn, "/ws", lambda path: path.removeprefix("/ws/"))
     assert [(one.text, one.has_failed) for one in done.commands] == [
         ("make test", True),
         ("cargo test core", False),

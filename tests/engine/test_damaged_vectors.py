@@ -29,7 +29,7 @@ class LetterModel(WorkspaceEmbeddingModel):
     def find_embedding_model_key(self) -> str:
         return "letters"
 
-    def get_passage_embedder(self, is_bulk: bool) -> Any:
+    def get_or_start_passage_embedder(self, is_bulk: bool) -> Any:
         return self
 
     def embed_texts(self, texts: Sequence[str]) -> Any:

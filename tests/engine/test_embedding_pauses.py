@@ -45,21 +45,21 @@ def test_each_setting_waits_for_what_it_names(
 ) -> None:
     machine = Machine()
     machine.battery, machine.load = battery, load
-    assert machine.conditions(pause).get_embedding_pause_reason() == reason
+    assert machine.conditions(pause).find_embedding_pause_reason() == reason
 
 
 def test_its_own_work_is_no_load_that_it_waits_for() -> None:
     machine = Machine()
     conditions = machine.conditions("load")
     machine.load = 4.5  # one program and ourselves on four cores
-    assert conditions.get_embedding_pause_reason() is None
+    assert conditions.find_embedding_pause_reason() is None
     machine.load, machine.now = 8.0, LOAD_CHECK_SECONDS
-    assert conditions.get_embedding_pause_reason() == "busy"
+    assert conditions.find_embedding_pause_reason() == "busy"
     machine.load = 4.5  # now without us: others have all cores
     machine.now = 2 * LOAD_CHECK_SECONDS
-    assert conditions.get_embedding_pause_reason() == "busy"
+    assert conditions.find_embedding_pause_reason() == "busy"
     machine.load, machine.now = 1.0, 3 * LOAD_CHECK_SECONDS
-    assert conditions.get_embedding_pause_reason() is None
+    assert conditions.find_embedding_pause_reason() is None
 
 
 def supply(folder: Path, name: str, **facts: str) -> None:

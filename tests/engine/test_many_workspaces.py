@@ -24,7 +24,7 @@ from kbtui.engine.engine_launcher import (
     get_index_lock_path,
     read_engine_lock_file,
     read_lock_file,
-    take_file_lock,
+    try_to_lock_file,
 )
 from kbtui.engine.engine_protocol import make_engine_search_arguments
 from kbtui.errors import EngineUnavailableError
@@ -211,7 +211,7 @@ class OldEngine:
     """An engine of version 3 of the protocol: it serves one workspace, and makes way for a newer one."""
 
     def __init__(self, builder: Builder, directory: Path) -> None:
-        lock = take_file_lock(get_index_lock_path(builder.workspace))
+        lock = try_to_lock_file(get_index_lock_path(builder.workspace))
         assert lock
         self._lock = lock
         self._listener = socket.socket(socket.AF_UNIX)

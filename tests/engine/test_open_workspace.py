@@ -41,7 +41,7 @@ class Person:
         write_session(self.base, self.builder.root, session_id(1), self.said)
 
     def load_settings(self) -> Settings:
-        with self.client_environment.use():
+        with self.client_environment.apply_to_thread_or_task():
             return load_settings()
 
     def write_settings(self, text: str) -> None:
@@ -77,7 +77,7 @@ class Person:
             _, writer = await asyncio.open_unix_connection(sock=ours)
             client = ClientConnection(writer)
             question = {"query": words, "mode": "lexical"}
-            with opened.client_environment.use():
+            with opened.client_environment.apply_to_thread_or_task():
                 reply = await opened.operations["search"](
                     client, {"question": question, "origin": "cli"}
                 )
@@ -87,7 +87,7 @@ class Person:
         return [hit["text"] for hit in answer["hits"]]
 
     def count_logged_searches(self) -> int:
-        with self.client_environment.use():
+        with self.client_environment.apply_to_thread_or_task():
             return UserData(self.builder.workspace).query_log.compute_search_statistics().total
 
 

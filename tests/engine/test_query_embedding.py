@@ -32,7 +32,7 @@ class CountingModel(WorkspaceEmbeddingModel):
     def find_embedding_model_key(self) -> str:
         return "counting"
 
-    def get_passage_embedder(self, is_bulk: bool) -> Any:
+    def get_or_start_passage_embedder(self, is_bulk: bool) -> Any:
         return self
 
     def embed_texts(self, texts: Sequence[str]) -> Any:

@@ -66,7 +66,7 @@ Task = tuple[str, str, "Callable[[list[Hit]], list[str]]", "Mapping[str, float]"
 class PlainFusion(SearchRun):
     """The baseline: reciprocal rank fusion with k = 60 and equal weights."""
 
-    def run_search_legs(self, semantic: SemanticSearchStarter | None) -> None:
+    def rank_by_keywords_and_meaning(self, semantic: SemanticSearchStarter | None) -> None:
         """Run the legs without moving the query's vector."""
         assert semantic is not None
 
@@ -74,7 +74,7 @@ class PlainFusion(SearchRun):
             begun = semantic(text)
             return lambda question, mark: begun(question._replace(worded=()), mark)
 
-        super().run_search_legs(begin)
+        super().rank_by_keywords_and_meaning(begin)
 
     def fuse_rankings(self) -> None:
         """Add 1 / (60 + rank) of both legs."""

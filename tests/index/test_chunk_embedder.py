@@ -129,11 +129,11 @@ def test_what_the_user_reads_or_searched_for_is_embedded_next_and_nothing_twice(
     class Reader(Counting):
         def embed_texts(self, texts: Sequence[str]) -> Any:
             if len(encoder.texts) < 6:  # `long`, which is the newest, has begun
-                backlog.embed_entries_first([subjects["s3"], "gone"])
-                backlog.embed_entries_of_chunks_first([numbers[subjects["s7"]], 10**9])
+                backlog.prefer_entries_for_embedding([subjects["s3"], "gone"])
+                backlog.prefer_entries_of_chunks_for_embedding([numbers[subjects["s7"]], 10**9])
             return encoder.embed_texts(texts)
 
-    backlog.embed_entries_first(["jp-c17800000001"])
+    backlog.prefer_entries_for_embedding(["jp-c17800000001"])
     assert backlog.embed_missing_chunks(lambda is_bulk: Reader()) == 0
     order = [at for at, text in enumerate(encoder.texts) if text.startswith("Where is the badger")]
     assert order
@@ -156,13 +156,13 @@ def test_many_chunks_are_embedded_in_bulk_over_entries_and_few_are_not(
             sizes.append(len(texts))
             return super().embed_texts(texts)
 
-    def get_passage_embedder(is_bulk: bool) -> Counting:
+    def get_or_start_passage_embedder(is_bulk: bool) -> Counting:
         asked.append(is_bulk)
         return Model()
 
     monkeypatch.setattr("kbtui.index.chunk_embedder.BULK_CHUNKS", 10)
     monkeypatch.setattr("kbtui.index.chunk_embedder.BULK_TEXTS", 12)
-    assert bed.backlog().embed_missing_chunks(get_passage_embedder) == 0
+    assert bed.backlog().embed_missing_chunks(get_or_start_passage_embedder) == 0
     assert asked == [True]
     assert sizes[0] > 12 * 2, "the texts of all entries are one request"
     assert held(bed) == wanted(bed)
@@ -171,7 +171,7 @@ def test_many_chunks_are_embedded_in_bulk_over_entries_and_few_are_not(
     bed.store.remove_vectors_of_chunks(list(wanted(bed)))
     bed.builder.subject("guide/s1.md", "# S1\n\nSaid anew.\n")
     bed.index.refresh_index()
-    assert bed.backlog().embed_missing_chunks(get_passage_embedder) == 0
+    assert bed.backlog().embed_missing_chunks(get_or_start_passage_embedder) == 0
     assert asked == [False]
     assert held(bed) == wanted(bed)
 
@@ -206,7 +206,7 @@ def test_it_waits_while_the_machine_has_other_work_and_says_why(
     made: list[int] = []
     encoder = Counting(before=lambda: made.append(len(bed.said)))
     assert (
-        bed.backlog(get_embedding_pause_reason=lambda: next(reasons, None)).embed_missing_chunks(
+        bed.backlog(find_embedding_pause_reason=lambda: next(reasons, None)).embed_missing_chunks(
             lambda is_bulk: encoder
         )
         == 0
@@ -222,7 +222,7 @@ def test_told_to_stop_while_it_waits_it_stops(bed: Bed) -> None:
 
     encoder = Counting()
     assert (
-        bed.backlog(get_embedding_pause_reason=hold).embed_missing_chunks(lambda is_bulk: encoder)
+        bed.backlog(find_embedding_pause_reason=hold).embed_missing_chunks(lambda is_bulk: encoder)
         > 0
     )
     assert encoder.batches == 0

@@ -36,7 +36,7 @@ def test_a_hit_in_coloured_output_is_served_after_the_conversation_went_on(
     index.close()
     builder.conversation(1, [*turns, [asked("More")]], title="Colours")
     reader = IndexReader(builder.workspace.cache_dir)
-    assert HitFreshnessChecker(builder.workspace, reader).get_hit_freshness_and_lines(
+    assert HitFreshnessChecker(builder.workspace, reader).check_hit_freshness_and_find_lines(
         entry, chunk
     ) == (
         "changed",

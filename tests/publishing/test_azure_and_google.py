@@ -17,7 +17,7 @@ from kbtui.index.published_vector_table_search import (
 from kbtui.publishing import published_vector_table_update
 from kbtui.publishing.published_library_store import LibraryStore, ManifestReplacedError
 from kbtui.workspace import Settings
-from kbtui.workspace.published_library import get_subscribed_mirror
+from kbtui.workspace.published_library import find_subscribed_mirror
 from tests.publishing.azure_and_google_servers import AZURITE, serve_azure, serve_google
 from tests.publishing.team_workspaces import (
     make_team_workspace,
@@ -78,7 +78,7 @@ def test_a_library_in_azure_or_google_is_published_pulled_and_queried_by_uri(
     # LanceDB queries the table by its URI, with the same variables.
     writer = WorkspaceIndexWriter(reader.workspace, Settings(model="off"))
     writer.refresh_index()
-    mirror = get_subscribed_mirror(reader.workspace)
+    mirror = find_subscribed_mirror(reader.workspace)
     assert mirror is not None
     reference = find_published_table(mirror)
     assert reference is not None
@@ -86,7 +86,7 @@ def test_a_library_in_azure_or_google_is_published_pulled_and_queried_by_uri(
     missing: dict[str, set[int]] = {}
     for number, entry_id, _ in writer.catalog.iterate_chunks_to_embed():
         missing.setdefault(entry_id, set()).add(number)
-    assert table.take_chunks_without_published_vector(writer.catalog, missing) == {}
+    assert table.update_coverage_and_list_uncovered_chunks(writer.catalog, missing) == {}
     title, text = (
         vector_of(hash_embedded_text(part))
         for part in ("Note 2", "# Note 2\n\nThe plan of service 2.")

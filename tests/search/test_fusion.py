@@ -12,7 +12,7 @@ Ranking = list[tuple[int, float]]
 def fuse(lexical: Ranking, semantic: Ranking, **options: object) -> dict[int, float]:
     return HybridScoreFusion(
         {"lexical": lexical, "semantic": semantic}, **options
-    ).fuse_leg_scores()  # type: ignore[arg-type]
+    ).fuse_ranking_scores()  # type: ignore[arg-type]
 
 
 def sort_by_score(scores: dict[int, float]) -> list[int]:
@@ -57,7 +57,9 @@ def test_a_chunk_missing_in_a_full_leg_counts_there_as_its_hit_at_the_depth() ->
     lexical = HybridScoreFusion(
         {"lexical": [(1, 9.0), (2, 5.0), (3, 1.0)], "semantic": [(8, 0.9)]}, depth=2
     )
-    assert lexical.score_chunk_in_leg("lexical", 8) == lexical.score_chunk_in_leg("lexical", 2)
+    assert lexical.score_chunk_in_ranking("lexical", 8) == lexical.score_chunk_in_ranking(
+        "lexical", 2
+    )
     assert scores[8] > scores[9] > scores[3]
 
 

@@ -9,12 +9,12 @@ from support import Builder, tree_hash
 from web_support import FAST, Site, SourceWorkspace
 
 from kbtui.sources.document_source_definitions import (
-    approve_source,
-    edit_source,
+    edit_document_source,
     find_source_approval_time,
     load_source_definitions,
+    record_source_approval,
 )
-from kbtui.sources.document_source_runner import SourceNotApprovedError, run_source
+from kbtui.sources.document_source_runner import SourceNotApprovedError, run_document_source
 from kbtui.sources.document_source_scheduler import DocumentSourceScheduler, list_due_sources
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import open_workspace_at_root
@@ -57,7 +57,7 @@ def test_opening_a_hostile_clone_runs_nothing(tmp_path: Path, site: Site) -> Non
     assert list(load_source_definitions(workspace).sources) == ["beacon", "secret", "program"]
     for name in load_source_definitions(workspace).sources:
         with pytest.raises(SourceNotApprovedError, match="is not approved"):
-            run_source(workspace, name, limits=FAST)
+            run_document_source(workspace, name, limits=FAST)
     schedule = DocumentSourceScheduler(workspace, print)
     for later in (0.0, 120.0, 1e9):
         assert list_due_sources(workspace, 2e9 + later) == []
@@ -76,7 +76,7 @@ def test_an_approval_of_one_clone_is_none_of_another(tmp_path: Path, site: Site)
     shutil.copytree(first.root, tmp_path / "second")
     second = open_workspace_at_root(tmp_path / "second")
     source = load_source_definitions(first).find_source("beacon")
-    approve_source(first, UserData(first), source)
+    record_source_approval(first, UserData(first), source)
     assert find_source_approval_time(first, UserData(first), source)
     assert (
         find_source_approval_time(
@@ -96,18 +96,18 @@ def test_any_change_of_the_block_is_another_block(
 ) -> None:
     project.crawl(site.url(), depth=1, cron="0 4 * * *")
     workspace = project.builder.workspace
-    edit_source(workspace, "docs", change)
+    edit_document_source(workspace, "docs", change)
     with pytest.raises(SourceNotApprovedError):
-        run_source(workspace, "docs", limits=FAST)
+        run_document_source(workspace, "docs", limits=FAST)
     assert site.asked == []
 
 
 def test_the_block_as_it_was_is_approved_again(project: SourceWorkspace, site: Site) -> None:
     project.crawl(site.url(), depth=1)
     workspace = project.builder.workspace
-    edit_source(workspace, "docs", {"depth": 2})
+    edit_document_source(workspace, "docs", {"depth": 2})
     assert find_source_approval_time(workspace, UserData(workspace), project.source()) is None
-    edit_source(workspace, "docs", {"depth": 1})
+    edit_document_source(workspace, "docs", {"depth": 1})
     assert find_source_approval_time(workspace, UserData(workspace), project.source())
 
 
@@ -118,7 +118,7 @@ def test_the_same_block_under_another_name_is_not_approved(
     path = project.root / ".jp" / "kb-sources.toml"
     path.write_text(path.read_text().replace("[source.docs]", "[source.docs2]"))
     with pytest.raises(SourceNotApprovedError):
-        run_source(project.builder.workspace, "docs2", limits=FAST)
+        run_document_source(project.builder.workspace, "docs2", limits=FAST)
 
 
 def test_a_script_that_changed_is_not_what_was_approved(project: SourceWorkspace) -> None:

@@ -11,7 +11,11 @@ from web_support import SourceWorkspace
 
 from kbtui.errors import KbtuiError
 from kbtui.sources.document_source_definitions import DocumentSourceDefinition
-from kbtui.sources.document_source_runner import SourceAlreadyRunningError, lock_source, run_source
+from kbtui.sources.document_source_runner import (
+    SourceAlreadyRunningError,
+    lock_document_source,
+    run_document_source,
+)
 from kbtui.sources.source_document_directory import (
     FetchedDocument,
     SourceDocumentStore,
@@ -197,10 +201,10 @@ def test_two_runs_at_once_are_one(project: SourceWorkspace) -> None:
     project.add(kind="file_upload", file="x.md")
     workspace = project.builder.workspace
     with (
-        lock_source(workspace, "docs"),
+        lock_document_source(workspace, "docs"),
         pytest.raises(SourceAlreadyRunningError, match="already running"),
     ):
-        run_source(workspace, "docs")
+        run_document_source(workspace, "docs")
     assert project.run().status == "ok"
     outcomes: list[str] = []
 

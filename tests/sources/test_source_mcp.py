@@ -115,14 +115,17 @@ def test_a_server_that_hangs_half_way_loses_nothing(project: SourceWorkspace) ->
     configure(project, resources)
     assert project.run().status == "ok"
     before = project.documents()
-    from kbtui.sources.document_source_definitions import approve_source, edit_source
+    from kbtui.sources.document_source_definitions import (
+        edit_document_source,
+        record_source_approval,
+    )
     from kbtui.userdata.user_data_store import UserData
 
     workspace = project.builder.workspace
-    slower = edit_source(
+    slower = edit_document_source(
         workspace, "docs", {"server": project.source().block["server"] + " hang-read"}
     )
-    approve_source(workspace, UserData(workspace), slower)
+    record_source_approval(workspace, UserData(workspace), slower)
     run = project.run(limits=SourceRunLimits(seconds=2.0))
     assert run.status == "partial", run.problems
     assert run.problems[0].startswith("a://slow")
@@ -175,12 +178,15 @@ def test_a_server_gets_only_the_variables_that_are_named(
     configure(project, resources, python=stand_in)
     project.run()
     assert "it is unset" in project.documents()["x.md"]
-    from kbtui.sources.document_source_definitions import approve_source, edit_source
+    from kbtui.sources.document_source_definitions import (
+        edit_document_source,
+        record_source_approval,
+    )
     from kbtui.userdata.user_data_store import UserData
 
     workspace = project.builder.workspace
-    approve_source(
-        workspace, UserData(workspace), edit_source(workspace, "docs", {"env": ["SECRET"]})
+    record_source_approval(
+        workspace, UserData(workspace), edit_document_source(workspace, "docs", {"env": ["SECRET"]})
     )
     project.run()
     assert "it is hush" in project.documents()["x.md"]

@@ -9,7 +9,7 @@ import pytest
 from web_support import SourceWorkspace
 
 from kbtui.sources.document_source_definitions import find_next_cron_time
-from kbtui.sources.document_source_runner import lock_source
+from kbtui.sources.document_source_runner import lock_document_source
 from kbtui.sources.document_source_scheduler import (
     DocumentSourceScheduler,
     find_source_due_time,
@@ -79,10 +79,10 @@ def test_without_a_schedule_nothing_is_due(project: SourceWorkspace) -> None:
 
 
 def test_an_unapproved_change_is_not_due(hourly: SourceWorkspace) -> None:
-    from kbtui.sources.document_source_definitions import edit_source
+    from kbtui.sources.document_source_definitions import edit_document_source
 
     workspace = hourly.builder.workspace
-    edit_source(workspace, "docs", {"file": "/etc/passwd"})
+    edit_document_source(workspace, "docs", {"file": "/etc/passwd"})
     assert list_due_sources(workspace, time.time() + DAY) == []
 
 
@@ -166,7 +166,7 @@ def test_a_scheduled_run_reads_the_home_of_the_client(
 ) -> None:
     (tmp_path / "of-the-client.md").write_text("# X\n\ntext\n")
     project.add(kind="file_upload", file="~/of-the-client.md", cron="0 * * * *")
-    with ClientEnvironment(os.environ | {"HOME": str(tmp_path)}).use():
+    with ClientEnvironment(os.environ | {"HOME": str(tmp_path)}).apply_to_thread_or_task():
         schedule = DocumentSourceScheduler(project.builder.workspace, print)
         schedule.check_and_start_due_sources(find_first_time(project))
         wait_for_end(schedule)
@@ -178,7 +178,7 @@ def test_a_run_that_notes_nothing_is_not_started_again_and_again(hourly: SourceW
     lines: list[str] = []
     schedule = DocumentSourceScheduler(workspace, lines.append)
     now = find_first_time(hourly)
-    with lock_source(workspace, "docs"):
+    with lock_document_source(workspace, "docs"):
         schedule.check_and_start_due_sources(now)
         wait_for_end(schedule)
     assert UserData(workspace).load_last_source_runs() == {}

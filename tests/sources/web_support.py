@@ -11,11 +11,11 @@ from typing import Any
 from support import Builder
 
 from kbtui.sources.document_source_definitions import (
-    add_source,
-    approve_source,
+    add_document_source,
     load_source_definitions,
+    record_source_approval,
 )
-from kbtui.sources.document_source_runner import run_source
+from kbtui.sources.document_source_runner import run_document_source
 from kbtui.sources.http_fetcher import SourceRunLimits
 from kbtui.userdata.user_data_store import SourceRunRecord, UserData
 
@@ -125,14 +125,14 @@ class SourceWorkspace:
 
     def add(self, name: str = "docs", **block: Any) -> None:
         workspace = self.builder.workspace
-        source = add_source(workspace, name, {"topic": "guide", **block})
-        approve_source(workspace, UserData(workspace), source)
+        source = add_document_source(workspace, name, {"topic": "guide", **block})
+        record_source_approval(workspace, UserData(workspace), source)
 
     def crawl(self, url: str, **options: Any) -> None:
         self.add(kind="url_crawl", url=url, **{"allow_hosts": ["127.0.0.1"], **options})
 
     def run(self, name: str = "docs", **options: Any) -> SourceRunRecord:
-        return run_source(self.builder.workspace, name, **{"limits": FAST, **options})
+        return run_document_source(self.builder.workspace, name, **{"limits": FAST, **options})
 
     def documents(self, name: str = "docs") -> dict[str, str]:
         """Return the source's files: relative path to content."""

@@ -15,8 +15,8 @@ from kbtui.tui.main.document_controller import NavigationHistory
 from kbtui.tui.main.saved_tui_state import (
     MAX_TARGETS,
     SavedTuiState,
-    load_saved_session,
-    save_session,
+    load_tui_state,
+    save_tui_state,
 )
 from kbtui.tui.navigation_target import NavigationTarget, make_navigation_target
 from kbtui.userdata.user_data_store import UserData
@@ -116,13 +116,13 @@ async def test_the_setting_forbids_it(book: Builder) -> None:
     library = WithoutEngine(book.workspace, load_settings()._replace(session=False))
     async with running(book.root, library=library, start=AGAIN) as tui:
         await read_something(tui)
-    assert load_saved_session(library) is None
+    assert load_tui_state(library) is None
 
 
 async def test_who_only_looked_at_the_home_page_leaves_nothing(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await tui.press("j")
-    assert load_saved_session(tui.app.library) is None
+    assert load_tui_state(tui.app.library) is None
 
 
 async def test_the_home_page_replaces_what_is_gone_since(book: Builder) -> None:
@@ -186,7 +186,7 @@ def test_a_state_that_cannot_be_read_is_no_session_or_an_empty_one(
 ) -> None:
     library = WithoutEngine(book.workspace, load_settings())
     UserData(book.workspace).save_front_end_state("tui", state)
-    found = load_saved_session(library)
+    found = load_tui_state(library)
     assert found is None or found.history.current_target is None
 
 
@@ -209,8 +209,8 @@ def test_the_way_back_comes_back_around_where_one_was(
         for name in names
     ]
     trail = NavigationHistory(places, at % len(places))
-    save_session(library, SavedTuiState(history=trail))
-    found = load_saved_session(library)
+    save_tui_state(library, SavedTuiState(history=trail))
+    found = load_tui_state(library)
     assert found is not None
     assert found.history.current_target == trail.current_target
     assert len(found.history.targets) == min(len(places), MAX_TARGETS)

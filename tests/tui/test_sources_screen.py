@@ -12,9 +12,9 @@ from textual.widgets import Input
 from tui_support import Tui, matches_snapshot
 
 from kbtui.sources.document_source_definitions import (
-    approve_source,
     find_source_approval_time,
     load_source_definitions,
+    record_source_approval,
 )
 from kbtui.tui.framework.dialogs import ChoiceField, FormDialog
 from kbtui.tui.sources_screen import SourcesScreen
@@ -275,7 +275,7 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
 
 async def test_what_a_run_skipped_and_left_alone_is_on_its_page(papers: Builder) -> None:
     (papers.root / "papers/photo.png").write_bytes(b"\x89PNG\0")
-    approve_source(papers.workspace, UserData(papers.workspace), load_source_definitions(papers.workspace).find_source("papers"))  # fmt: skip
+    record_source_approval(papers.workspace, UserData(papers.workspace), load_source_definitions(papers.workspace).find_source("papers"))  # fmt: skip
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
         await tui.press("exclamation_mark")

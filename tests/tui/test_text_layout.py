@@ -14,8 +14,8 @@ from kbtui.tui.framework.styled_text import (
     capitalize_first_word_unless_name,
     highlight_matches,
     measure_cell_width,
-    slice_span_ranges,
     slice_spans,
+    slice_spans_by_ranges,
     truncate_spans,
     truncate_text_start,
     wrap_code_line,
@@ -66,7 +66,7 @@ def test_wrapped_code_fits_and_loses_nothing(given_spans: list, width: int) -> N
 def test_slicing_many_ranges_equals_slicing_each(given_spans: list, cuts: list[int]) -> None:  # type: ignore[type-arg]
     cuts = sorted(cuts)
     bounds = list(itertools.pairwise(cuts))
-    assert list(slice_span_ranges(given_spans, bounds)) == [
+    assert list(slice_spans_by_ranges(given_spans, bounds)) == [
         slice_spans(given_spans, a, b) for a, b in bounds
     ]
 

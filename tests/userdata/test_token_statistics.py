@@ -12,7 +12,7 @@ from kbtui.cli.insights_command import format_insights_report
 from kbtui.conversations.conversation_statistics import ModelPrices
 from kbtui.userdata.usage_statistics import (
     UsageStatistics,
-    collect_insights,
+    collect_usage_statistics,
 )
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import Settings
@@ -24,7 +24,7 @@ PRICES = {"claude-opus-*": {"input": 5, "output": 25, "cache_read": 0.5, "cache_
 def statistics(builder: Builder, **prices: object) -> UsageStatistics:
     settings = Settings(prices=prices or PRICES)
     with indexed(builder) as reader:
-        return collect_insights(
+        return collect_usage_statistics(
             builder.workspace,
             UserData(builder.workspace),
             reader,

@@ -10,7 +10,7 @@ from support import Builder, called
 
 from kbtui.userdata.usage_statistics import (
     UsageStatistics,
-    collect_insights,
+    collect_usage_statistics,
     draw_daily_searches_and_citations,
     draw_horizontal_bar,
 )
@@ -49,7 +49,7 @@ def found(workspace_root: Path) -> UsageStatistics:
     userdata = UserData(builder.workspace)
     userdata.query_log.log_search("nothing like it", "hybrid", 0, "cli", at=NOON)
     with indexed(builder) as reader:
-        return collect_insights(builder.workspace, userdata, reader, days=30, now=NOON)
+        return collect_usage_statistics(builder.workspace, userdata, reader, days=30, now=NOON)
 
 
 def test_most_cited_counts_what_exists_in_the_span(found: UsageStatistics) -> None:

@@ -51,7 +51,7 @@ def test_approvals_are_by_hash_and_go_with_their_source(userdata: UserData) -> N
     userdata.save_source_approval("docs", "def")
     userdata.save_source_approval("other", "ghi")
     assert userdata.get_source_approval_time("abc")
-    userdata.forget_source_data("docs")
+    userdata.remove_source_data("docs")
     assert userdata.get_source_approval_time("abc") is None
     assert userdata.get_source_approval_time("def") is None
     assert userdata.get_source_approval_time("ghi")

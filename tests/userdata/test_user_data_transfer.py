@@ -193,7 +193,7 @@ def test_a_removal_is_merged_and_a_later_change_wins_over_it(
     with other.use():
         other.data.remove_bookmark("animals/walrus")
         other.data.remove_saved_search("sleep")
-        other.data.forget_source_data("pages")
+        other.data.remove_source_data("pages")
         store = MarkStore(other.workspace)
         store.remove_mark(store.list_marks()[0].id)
         delete_kept_sessions([ID])

@@ -9,9 +9,9 @@ import pytest
 from running import on_pipe
 
 from kbtui.userdata.workspace_registry import (
-    forget_workspace,
     list_registered_workspaces,
     register_workspace,
+    unregister_workspace,
 )
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root
 from kbtui.workspace.user_settings import get_settings_path
@@ -110,8 +110,8 @@ def test_the_command_lists_and_forgets(tmp_path: Path) -> None:
     assert (code, json.loads(out)) == (0, {"forgotten": [str(gone.root)]})
     out, _, code = on_pipe(["workspaces", "--json"])
     assert [row["root"] for row in json.loads(out)] == [str(there.root)]
-    assert forget_workspace(there.root)
-    assert not forget_workspace(there.root)
+    assert unregister_workspace(there.root)
+    assert not unregister_workspace(there.root)
     assert on_pipe(["workspaces"])[2] == 1
     _, err, code = on_pipe(["workspaces", "forget", str(tmp_path)])
     assert code == 2

@@ -149,7 +149,7 @@ def test_two_threads_at_once_read_two_environments(
     both = threading.Barrier(2, timeout=30)
 
     def work_for(person: Person) -> dict[str, Any]:
-        with person.client_environment.use():
+        with person.client_environment.apply_to_thread_or_task():
             both.wait()  # each has begun before the other reads
             found = describe_everything(workspace)
             both.wait()
@@ -163,7 +163,7 @@ def test_tasks_and_their_threads_read_the_environment_of_their_client(
     workspace: Workspace, people: list[Person]
 ) -> None:
     async def serve(person: Person) -> dict[str, Any]:
-        with person.client_environment.use():
+        with person.client_environment.apply_to_thread_or_task():
             await asyncio.sleep(0.01)
             return await asyncio.to_thread(describe_everything, workspace)
 
@@ -178,8 +178,8 @@ def test_afterwards_and_elsewhere_the_environment_of_the_process_counts(
 ) -> None:
     own = os.environ["HOME"]
     seen: list[str] = []
-    with people[0].client_environment.use():
-        with people[1].client_environment.use():
+    with people[0].client_environment.apply_to_thread_or_task():
+        with people[1].client_environment.apply_to_thread_or_task():
             assert paths.get_user_home() == str(people[1].home)
         assert paths.get_user_home() == str(people[0].home)
         other = threading.Thread(target=lambda: seen.append(paths.get_user_home()))
@@ -193,7 +193,7 @@ def test_a_variable_that_the_client_lacks_is_not_read_from_the_process(
 ) -> None:
     monkeypatch.setenv("CODEX_HOME", "/elsewhere")
     monkeypatch.setenv("SECRET", "of the process")
-    with people[0].client_environment.use():
+    with people[0].client_environment.apply_to_thread_or_task():
         assert paths.read_environment_variable("CODEX_HOME") == ""
         environment = make_child_environment()
     assert environment["HOME"] == str(people[0].home)
@@ -206,7 +206,7 @@ def test_a_variable_that_the_client_lacks_is_not_read_from_the_process(
 @pytest.mark.parametrize("variables", [{}, {"TZ": "Nowhere/At_all"}])
 def test_without_a_known_time_zone_that_of_the_machine_counts(variables: dict[str, str]) -> None:
     noon = datetime(2026, 7, 1, 12).timestamp()
-    with ClientEnvironment(variables).use():
+    with ClientEnvironment(variables).apply_to_thread_or_task():
         assert find_next_cron_time("0 12 * * *", noon - 60.0) == noon
 
 
@@ -230,7 +230,7 @@ def test_a_format_remembers_what_it_has_read_for_each_client(
     def list_signatures() -> list[list[tuple[str, str]]]:
         listed = []
         for person in people:
-            with person.client_environment.use():
+            with person.client_environment.apply_to_thread_or_task():
                 found, _ = shared.find_stored_conversations(workspace)
                 listed.append([(one.id, one.signature) for one in found])
         return listed

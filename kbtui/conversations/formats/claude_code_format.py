@@ -204,7 +204,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
                 ]
         if only is not None:
             found = [one for one in found if one.id == only]
-        return _keep_newest_file_of_each_session(found, unusable), unusable
+        return _select_newest_file_of_each_session(found, unusable), unusable
 
     def _iterate_session_paths(
         self, folder: str, names: list[str], session: str | None
@@ -222,16 +222,20 @@ class ClaudeCodeFormat(JsonlConversationFormat):
                 # Older versions stored subagents beside the sessions.
                 yield (
                     path,
-                    *self._name_subagent(_read_first_text_value(path, "sessionId"), match[1]),
+                    *self._make_subagent_and_parent_names(
+                        _read_first_text_value(path, "sessionId"), match[1]
+                    ),
                 )
             elif _SESSION_NAME.fullmatch(stem) and not stem.startswith("agent-"):
                 yield path, stem, None
         for name in names:
             if "." not in name and session in (None, name):
                 for path, agent in _iterate_subagent_files(f"{folder}/{name}/subagents"):
-                    yield path, *self._name_subagent(name, agent)
+                    yield path, *self._make_subagent_and_parent_names(name, agent)
 
-    def _name_subagent(self, session: str | None, agent: str) -> tuple[str | None, str | None]:
+    def _make_subagent_and_parent_names(
+        self, session: str | None, agent: str
+    ) -> tuple[str | None, str | None]:
         """Return the name and the parent of a subagent, or twice None if its session is unknown."""
         if session is None or not _SESSION_NAME.fullmatch(session):
             return None, None
@@ -337,7 +341,7 @@ def _is_directory_of_project(folder: str, name: str) -> bool:
     return folder == name or folder.startswith(f"{name.rstrip('-')}-")
 
 
-def _keep_newest_file_of_each_session(
+def _select_newest_file_of_each_session(
     found: list[StoredSession], unusable: list[UnlistedConversationPath]
 ) -> list[StoredSession]:
     """Return the newest file of each session. Older files are added to `unusable`."""

@@ -573,7 +573,7 @@ class CodexParser(JsonlConversationParser):
             self._add_web_search(payload, "event", time)
         elif kind == "image_generation_end":
             self._add_image_generation(payload, payload.get("call_id"), time)
-        elif (notice := _get_notice_text(kind, payload)) is not None:
+        elif (notice := _format_notice_event_text(kind, payload)) is not None:
             self.builder.add_event("notice", notice, time)
         elif kind not in _IGNORED_EVENTS and payload.get("call_id") not in self._call_ids:
             # The event at the end of a call repeats the call's result, which is also in the history.
@@ -650,13 +650,13 @@ class CodexParser(JsonlConversationParser):
             return
         total, last = info.get("total_token_usage"), info.get("last_token_usage")
         if type(total) is dict:
-            before, self._counters = self._counters, _keep_integer_values(total)
+            before, self._counters = self._counters, _select_integer_values(total)
             used = Counter(self._counters)
             # Codex counts from 0 again when it resumes a session.
             if used["total_tokens"] >= before.get("total_tokens", 0):
                 used.subtract(before)
         elif type(last) is dict:
-            used = Counter(_keep_integer_values(last))
+            used = Counter(_select_integer_values(last))
         else:
             return
         if not is_copied and used["total_tokens"]:
@@ -707,11 +707,11 @@ class CodexParser(JsonlConversationParser):
         if role == "assistant":
             self._add_reply("\n".join([text, *images]) if images else text, "item", time)
         elif role == "user":
-            self._add_user_message(text, images, payload is record, time)
+            self._classify_user_role_message(text, images, payload is record, time)
         elif role not in {"developer", "system"}:
             self.builder.add_unknown_event(f"message of {role}", record, time)
 
-    def _add_user_message(
+    def _classify_user_role_message(
         self, text: str, images: list[str], is_bare: bool, time: datetime | None
     ) -> None:
         if _INSTRUCTIONS.match(text):
@@ -933,7 +933,7 @@ def _parse_arguments(arguments: Any) -> Any:
     return arguments
 
 
-def _keep_integer_values(usage: dict[str, Any]) -> dict[str, int]:
+def _select_integer_values(usage: dict[str, Any]) -> dict[str, int]:
     return {name: value for name, value in usage.items() if type(value) is int}
 
 
@@ -959,7 +959,7 @@ def _list_text_values(value: Any) -> list[str]:
     return [one for one in value if type(one) is str] if type(value) is list else []
 
 
-def _get_notice_text(kind: Any, payload: dict[str, Any]) -> str | None:
+def _format_notice_event_text(kind: Any, payload: dict[str, Any]) -> str | None:
     """Return the text of an event that is a notice for people, or None for any other event."""
     if kind == "turn_aborted":
         return f"[turn aborted: {payload.get('reason') or 'unknown reason'}]"

@@ -27,7 +27,7 @@ _NAME = re.compile(r"([0-9a-f]{64})\.jsonl?\.gz")
 _BLOCK_BYTES = 1 << 20
 
 
-def compress_file(file: int, size: int) -> tuple[bytes, str]:
+def compress_and_hash_file(file: int, size: int) -> tuple[bytes, str]:
     """Compress the first `size` bytes of an open file; also return the SHA-256 of these bytes.
 
     Raises `WorkspaceError` if the file has fewer bytes, and `OSError` if it cannot be read.
@@ -80,7 +80,7 @@ def _make_damaged_kept_session_error(path: str) -> WorkspaceError:
     return WorkspaceError("the kept copy is damaged", where=path, hint=hint)
 
 
-def open_kept_session_file(path: str) -> IO[bytes]:
+def verify_and_decompress_kept_session(path: str) -> IO[bytes]:
     """Verify the original bytes of a kept copy, and return an unnamed file that contains them.
 
     The file has the modification time of the copy. Several callers use the same file, so they must
@@ -88,12 +88,12 @@ def open_kept_session_file(path: str) -> IO[bytes]:
     Raises `OSError` or `WorkspaceError`.
     """
     status = os.stat(path)  # noqa: PTH116
-    return _decompress(path, status.st_ino, status.st_size, status.st_mtime_ns)
+    return _decompress_to_unnamed_file(path, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 # A long session is read in parts, and the file is opened for each part: remember the last file.
 @lru_cache(maxsize=1)
-def _decompress(path: str, _inode: int, _size: int, modified_ns: int) -> IO[bytes]:
+def _decompress_to_unnamed_file(path: str, _inode: int, _size: int, modified_ns: int) -> IO[bytes]:
     import tempfile
 
     # In kbtui's own directory, because /tmp may be in memory.

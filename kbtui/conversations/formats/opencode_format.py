@@ -677,7 +677,7 @@ class OpencodeMessageParser:
                 unknown.append(part)
         context = "\n\n".join(contexts)
         if texts or media or (context and self._request is None):
-            builder.model = _get_model(message) or builder.model
+            builder.model = _read_model_name(message) or builder.model
             builder.start_turn(time)
             self._request = builder.add_event(
                 "chat_request",
@@ -696,7 +696,7 @@ class OpencodeMessageParser:
         self, message: dict[str, Any], parts: list[dict[str, Any]], time: datetime | None
     ) -> None:
         builder = self.builder
-        self._add_token_usage(message.get("tokens"), _get_model(message))
+        self._add_token_usage(message.get("tokens"), _read_model_name(message))
         if message.get("summary") is True or message.get("type") == "compaction":
             texts = [part["text"] for part in parts if type(part.get("text")) is str]
             if builder.turns and texts:
@@ -706,7 +706,7 @@ class OpencodeMessageParser:
                 )
                 builder.add_compaction_summary(summary, time)
                 return
-        if model := _get_model(message):
+        if model := _read_model_name(message):
             events = builder.turns[-1].events if builder.turns else []
             has_answer = any(event.kind == "message" for event in events)
             builder.set_model(model, is_before_answer=not has_answer)
@@ -837,7 +837,7 @@ def _get_record_time(record: dict[str, Any], key: str) -> datetime | None:
     return convert_unix_time_to_datetime(time.get(key), 1000) if type(time) is dict else None
 
 
-def _get_model(message: dict[str, Any]) -> str | None:
+def _read_model_name(message: dict[str, Any]) -> str | None:
     """Return the provider and the model of a message, such as `anthropic/claude-sonnet-4`."""
     nested = message.get("model")
     source = nested if type(nested) is dict else message

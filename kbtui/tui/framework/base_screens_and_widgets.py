@@ -106,7 +106,7 @@ def resolve_style_roles(roles: str, colours: Mapping[str, str]) -> Style:
     return style
 
 
-ALWAYS_AVAILABLE_ACTIONS = {"leave", "back", "help"}
+ALWAYS_AVAILABLE_ACTIONS = {"leave", "back", "help", "report_escape"}
 """Actions whose keys do not wait until the screen is loaded."""
 
 
@@ -456,12 +456,12 @@ class PaneInput(SanitizedInput):
     Esc always leaves the input, even if the user has changed the keys of the pane.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "report_escape", show=False)]
 
     class EscapePressed(Message):
         """The user pressed Esc in the input."""
 
-    def action_leave(self) -> None:
+    def action_report_escape(self) -> None:
         self.post_message(self.EscapePressed())
 
 

@@ -51,7 +51,7 @@ def freeze_gc_if_many_new_entries(count: int) -> None:
         gc.freeze()
 
 
-def configure_garbage_collector() -> None:
+def enable_garbage_collection_after_startup() -> None:
     """Enable garbage collection, which is disabled during startup.
 
     Objects that exist already, such as those of the first screen, are excluded from collections.

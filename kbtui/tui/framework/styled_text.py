@@ -84,10 +84,12 @@ def add_role_to_ranges(spans: Sequence[Span], ranges: Iterable[tuple[int, int, s
 
 def slice_spans(spans: Sequence[Span], start: int, end: int) -> Spans:
     """Return the part of `spans` from character `start` to `end` (exclusive)."""
-    return next(slice_span_ranges(spans, [(start, end)]))
+    return next(slice_spans_by_ranges(spans, [(start, end)]))
 
 
-def slice_span_ranges(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[Spans]:
+def slice_spans_by_ranges(
+    spans: Sequence[Span], bounds: Iterable[tuple[int, int]]
+) -> Iterator[Spans]:
     """Yield the part of `spans` in each range (start, end) of characters.
 
     The ranges must be in ascending order.
@@ -252,7 +254,7 @@ def wrap_spans(
     bounds = _find_wrapped_line_bounds(text, max(width, max(indents) + 1), *indents)
     return [
         StyledLine([*(hang if number else first), *part], source)
-        for number, part in enumerate(slice_span_ranges(spans, bounds))
+        for number, part in enumerate(slice_spans_by_ranges(spans, bounds))
     ]
 
 
@@ -282,7 +284,7 @@ def wrap_code_line(
         start = end
     return [
         StyledLine([("  ", ""), *part] if number else part, source)
-        for number, part in enumerate(slice_span_ranges(spans, bounds))
+        for number, part in enumerate(slice_spans_by_ranges(spans, bounds))
     ]
 
 

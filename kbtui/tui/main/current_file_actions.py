@@ -12,11 +12,11 @@ from kbtui.library.file_turn_history import (
     FileTurnHistory,
     FileUsedByCall,
     blame_file,
-    collect_turn_activities,
     describe_conversation_problems,
     describe_unexplained_lines,
     format_line_ranges,
     list_files_used_by_call,
+    map_turns_to_actions_and_commands,
 )
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import Ref, parse_ref
@@ -62,14 +62,14 @@ class CurrentFileActions:
     """Runs commands on the file of the current item, which is a subject, a tool call or a turn."""
 
     def __init__(
-        self, main: MainScreenContext, run_with_activity_shown: Callable[..., None]
+        self, main: MainScreenContext, run_in_thread_with_activity_shown: Callable[..., None]
     ) -> None:
         """Create the actions.
 
-        `run_with_activity_shown` is the method of `SelectedItemActions` with this name.
+        `run_in_thread_with_activity_shown` is the method of `SelectedItemActions` with this name.
         """
         self._main = main
-        self._run_with_activity_shown = run_with_activity_shown
+        self._run_with_activity_shown = run_in_thread_with_activity_shown
 
     def edit_file_used_by_call(self, ref: Ref) -> None:
         """Start the editor with a file that a call or a turn used.
@@ -136,7 +136,7 @@ class CurrentFileActions:
             main.show_error,
         )
 
-    def list_turns_of_file(self, ref: Ref) -> None:
+    def show_and_open_turns_of_file(self, ref: Ref) -> None:
         """List the turns that changed or read the file of an item, and open the chosen one."""
         is_turn = ref.kind == "conversation" and ref.turn is not None
         if ref.kind != "subject" and not is_turn:
@@ -158,7 +158,9 @@ class CurrentFileActions:
         if ref.kind == "subject":
             return [(library.find_subject(ref).file, ref.lines[0] if ref.lines else 0)]
         conversation = library.load_conversation(ref.conversation or "")
-        activity = collect_turn_activities(library.workspace, conversation).get(ref.turn or 0)
+        activity = map_turns_to_actions_and_commands(library.workspace, conversation).get(
+            ref.turn or 0
+        )
         touched = [
             one
             for one in (activity.files if activity else ())

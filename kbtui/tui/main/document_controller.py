@@ -607,14 +607,16 @@ def _make_name_of_current_text(texts: GivenAndCurrentSubjectText) -> str:
 
 def _make_changes_document(library: Library, conversation_id: str, view: str) -> ReaderDocument:
     """Return the document that shows the file changes made in a conversation."""
-    from kbtui.library.file_turn_history import collect_turn_activities
+    from kbtui.library.file_turn_history import map_turns_to_actions_and_commands
     from kbtui.references import make_conversation_ref
     from kbtui.tui.reader.difference_document_builder import build_changes_document
 
     conversation = library.load_conversation(conversation_id)
     changes = [
         (str(make_conversation_ref(conversation_id, turn, one.call)), turn, one)
-        for turn, activity in collect_turn_activities(library.workspace, conversation).items()
+        for turn, activity in map_turns_to_actions_and_commands(
+            library.workspace, conversation
+        ).items()
         for one in activity.files
         if one.kind != "read"
     ]

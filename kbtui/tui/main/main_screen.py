@@ -182,7 +182,7 @@ class MainScreen(StyledScreen):
         self.action_keep = self.items.keep_copy_of_conversation
         self.action_link = self.items.open_link_on_current_line
         self.action_edit = self.items.edit_selected_subject
-        self.action_blame = self.items.list_turns_of_file
+        self.action_blame = self.items.show_and_open_turns_of_file
         self.action_offer_agent_commands = self.items.offer_agent_commands
         self.action_update_tools = partial(self.items.update_jp_tools, self.action_reload)
         self.action_export = self.items.export_conversation
@@ -239,12 +239,12 @@ class MainScreen(StyledScreen):
             self.status.flash_message(f"{notices[0]}{more}", "warning")
         if self._visit:
             self.status.flash_message(f"This is the workspace {self.library.workspace.root}")
-        self.session.restore_session_or_open_first_target()
-        self.session.read_last_visit()
+        self.session.restore_state_or_open_first_target()
+        self.session.read_last_visit_and_mark_news()
         self.change_listener.read_lists_and_listen_to_engine()
 
     def on_unmount(self) -> None:
-        self.session.save_session_on_exit()
+        self.session.save_tui_state_on_exit()
         self.change_listener.stop_listening_to_engine()
         if self._visit:
             self.library.close()
@@ -455,7 +455,7 @@ class MainScreen(StyledScreen):
             self.document_controller.describe_place_gone_back_to(), "dim"
         )
 
-    def action_history(self, steps: int) -> None:
+    def action_move_in_history(self, steps: int) -> None:
         if self._visit and steps < 0 and self.document_controller.history.at + steps < 0:
             self.dismiss()
             return
@@ -486,8 +486,8 @@ class MainScreen(StyledScreen):
             self._outline.remember_reader_position()
         self._update_outline()
         self._update_key_hints()
-        self.session.save_session_soon()
-        self.change_listener.embed_shown_entry_first()
+        self.session.save_tui_state_soon()
+        self.change_listener.prefer_shown_entry_for_embedding()
         if (
             not is_reload
             and target.ref
@@ -660,7 +660,7 @@ class MainScreen(StyledScreen):
             self._open_entered_reference(choice.text)
         elif isinstance(choice, str):
             self.app.theme = choice
-            self.session.save_session_soon()
+            self.session.save_tui_state_soon()
         elif choice is not None:
             self.open_target_in_reader(choice)
 

@@ -54,7 +54,7 @@ class SavedTuiState:
     mode: str = "hybrid"
 
 
-def load_saved_session(library: Library) -> SavedTuiState | None:
+def load_tui_state(library: Library) -> SavedTuiState | None:
     """Return the saved session, or None if no session is saved or if it cannot be parsed.
 
     Raises `WorkspaceError` if the file with the session cannot be read.
@@ -63,14 +63,14 @@ def load_saved_session(library: Library) -> SavedTuiState | None:
 
     try:
         state = UserData(library.workspace).load_front_end_state(STATE_NAME)
-        return _parse_saved_session(state) if state else None
+        return _parse_tui_state(state) if state else None
     except WorkspaceError:
         raise
     except (KbtuiError, OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def save_session(library: Library, session: SavedTuiState) -> None:
+def save_tui_state(library: Library, session: SavedTuiState) -> None:
     """Save a session. Errors are ignored, because kbtui can start without a saved session."""
     from kbtui.userdata.user_data_store import UserData
 
@@ -96,7 +96,7 @@ def _serialize_navigation_target(target: NavigationTarget) -> dict[str, object]:
     }
 
 
-def _parse_saved_session(state: Any) -> SavedTuiState:
+def _parse_tui_state(state: Any) -> SavedTuiState:
     parsed = [_parse_saved_target(found) for found in state["places"]]
     targets = [target for target in parsed if target is not None]
     unfolded = state.get("unfolded")
@@ -150,7 +150,7 @@ class SavedTuiStateManager:
         self._is_restored = False
         self._visit_worker = LatestOnlyWorker(main.screen)
 
-    def read_last_visit(self) -> None:
+    def read_last_visit_and_mark_news(self) -> None:
         """Read the last visit, and mark the entries that are new or have changed since then."""
 
         def show_news(visit: LastVisit | None) -> None:
@@ -165,7 +165,7 @@ class SavedTuiStateManager:
         if self._is_on:
             self._visit_worker.submit_call(lambda: load_last_visit(self._main.library), show_news)
 
-    def restore_session_or_open_first_target(self) -> None:
+    def restore_state_or_open_first_target(self) -> None:
         """Restore the saved session.
 
         If there is no saved session, open the place that was given to this object as `first`.
@@ -173,37 +173,37 @@ class SavedTuiStateManager:
         self._first_theme = self._main.screen.app.theme
         if self._must_reopen:
             self._worker.submit_call(
-                lambda: load_saved_session(self._main.library),
-                self._open_session_or_first_target,
-                self._report_unreadable_session,
+                lambda: load_tui_state(self._main.library),
+                self._open_saved_or_first_target,
+                self._report_unreadable_tui_state,
             )
         else:
-            self._open_session_or_first_target(None)
+            self._open_saved_or_first_target(None)
 
-    def _report_unreadable_session(self, error: Exception) -> None:
-        self._open_session_or_first_target(None)
+    def _report_unreadable_tui_state(self, error: Exception) -> None:
+        self._open_saved_or_first_target(None)
         if isinstance(error, WorkspaceError):
             text = "Bookmarks and saved searches cannot be read; `kbtui doctor` says why."
             self._main.status.flash_message(text, "warning")
 
-    def _open_session_or_first_target(self, session: SavedTuiState | None) -> None:
+    def _open_saved_or_first_target(self, session: SavedTuiState | None) -> None:
         document_controller = self._main.document_controller
         if document_controller.history.targets:
             return  # The user has opened something while the session was loading.
         if session is not None:
-            self._apply_saved_session(session)
+            self._apply_tui_state(session)
         if current := document_controller.history.current_target:
             document_controller.restore_last_opened_target(current)
         else:
             document_controller.open_target_in_reader(self._first)
 
-    def _apply_saved_session(self, session: SavedTuiState) -> None:
+    def _apply_tui_state(self, session: SavedTuiState) -> None:
         self._is_restored = True
         main = self._main
         main.document_controller.history = session.history
         main.panes.library.state.hidden = session.hidden
         if session.unfolded is not None:
-            main.panes.library.unfold_rows_of_saved_session(session.unfolded)
+            main.panes.library.unfold_rows_of_saved_tui_state(session.unfolded)
         main.panes.restore_pane_layout(session.folded, session.widths)
         app = main.screen.app
         if session.theme in app.available_themes and not main.library.settings.theme:
@@ -211,19 +211,19 @@ class SavedTuiStateManager:
         if session.mode in MODES:
             self._search.set_search_mode(session.mode)
 
-    def save_session_soon(self) -> None:
+    def save_tui_state_soon(self) -> None:
         """Save the session after `SAVE_SECONDS`, so that little is lost if kbtui is killed."""
         if self._is_on and self._save_timer is None:
             self._save_timer = self._main.screen.set_timer(
-                SAVE_SECONDS, self._save_session_in_thread
+                SAVE_SECONDS, self._save_tui_state_in_thread
             )
 
-    def _save_session_in_thread(self) -> None:
+    def _save_tui_state_in_thread(self) -> None:
         self._save_timer = None
-        library, session = self._main.library, self._collect_session_to_save()
-        self._worker.submit_call(lambda: save_session(library, session))
+        library, session = self._main.library, self._collect_tui_state()
+        self._worker.submit_call(lambda: save_tui_state(library, session))
 
-    def save_session_on_exit(self) -> None:
+    def save_tui_state_on_exit(self) -> None:
         """Save the session when the TUI exits, unless nothing in it is worth restoring.
 
         Nothing is worth restoring if the session is new, only one place was opened, and the user
@@ -232,10 +232,10 @@ class SavedTuiStateManager:
         if not self._is_on or not self._main.document_controller.history.targets:
             return
         self._save_visit()
-        session = self._collect_session_to_save()
+        session = self._collect_tui_state()
         is_changed = session.folded or session.widths or session.theme
         if is_changed or self._is_restored or len(session.history.targets) > 1:
-            save_session(self._main.library, session)
+            save_tui_state(self._main.library, session)
 
     def _save_visit(self) -> None:
         """Record that the user is leaving now.
@@ -249,7 +249,7 @@ class SavedTuiStateManager:
                 self._main.library, document_controller.clock(), document_controller.contents
             )
 
-    def _collect_session_to_save(self) -> SavedTuiState:
+    def _collect_tui_state(self) -> SavedTuiState:
         main = self._main
         main.document_controller.save_reading_position_in_history()
         theme = main.screen.app.theme

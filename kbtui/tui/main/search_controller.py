@@ -628,7 +628,7 @@ class SearchController:
                 request.hidden,
                 request.all_projects,
             )
-            self._items.run_with_activity_shown(
+            self._items.run_in_thread_with_activity_shown(
                 "saving the search …",
                 lambda: UserData(self._library.workspace).save_search(search),
                 lambda replaced: status.flash_message(
@@ -736,7 +736,7 @@ class SearchController:
             return
         request = SearchRequest("", limit=MAX_HITS, per_entry=1)
         contents = self._main.document_controller.contents
-        title = self._items.get_title_for_reference(reference)
+        title = self._items.get_title_of_current_item(reference)
         name = contents.shorten_reference(reference) if contents else reference
         name = f"“{title}”" if title else name
         if title and ref.turn is not None:
@@ -752,7 +752,7 @@ class SearchController:
             self._pane.show_similar_passages(name, answer)
             self._show_and_focus_results()
 
-        self._items.run_with_activity_shown(
+        self._items.run_in_thread_with_activity_shown(
             f"searching for passages similar to {name} …",
             lambda: self._library.find_similar_passages(ref, request),
             show_similar_passages,
@@ -834,7 +834,7 @@ class SearchController:
             page = build_rank_explanation_document(explanation, request.query)
             self._main.open_dialog(DocumentOverlayScreen("Why", page))
 
-        self._items.run_with_activity_shown(
+        self._items.run_in_thread_with_activity_shown(
             "explaining …",
             lambda: self._library.search(change(request), origin=None).why,
             show_explanation_document,

@@ -101,7 +101,7 @@ class SelectedItemActions:
             self._main.warn("The selected or open item has no reference.")
         return reference
 
-    def run_with_activity_shown(
+    def run_in_thread_with_activity_shown(
         self,
         activity: str,
         work: Callable[[], T],
@@ -160,7 +160,7 @@ class SelectedItemActions:
         def copy_chosen_text(chosen: tuple[str, Callable[[], str]] | None) -> None:
             if chosen is not None:
                 name, get_text = chosen
-                self.run_with_activity_shown(
+                self.run_in_thread_with_activity_shown(
                     "copying …", get_text, partial(self.copy_text, name=name)
                 )
 
@@ -176,7 +176,7 @@ class SelectedItemActions:
 
         userdata = UserData(self._main.library.workspace)
         anchors = BookmarkAnchorStore(self._main.library.workspace, userdata)
-        title = self.get_title_for_reference(reference)
+        title = self.get_title_of_current_item(reference)
 
         def find_bookmark() -> Bookmark | None:
             return next((mark for mark in anchors.list_bookmarks() if mark.ref == reference), None)
@@ -191,7 +191,7 @@ class SelectedItemActions:
                     userdata.save_bookmark(reference, title, note)
                     anchors.list_bookmarks()
 
-                self.run_with_activity_shown(
+                self.run_in_thread_with_activity_shown(
                     "bookmarking …",
                     save_and_anchor_bookmark,
                     lambda _: self._main.status.flash_message(done),
@@ -204,7 +204,7 @@ class SelectedItemActions:
             dialog = TextInputDialog(f"Bookmark {reference}", note, "note (optional)")
             self._main.open_dialog(dialog, save_bookmark)
 
-        self.run_with_activity_shown(
+        self.run_in_thread_with_activity_shown(
             "reading bookmarks …", find_bookmark, ask_for_bookmark_note, holds_keys=True
         )
 
@@ -237,7 +237,7 @@ class SelectedItemActions:
 
         from kbtui.conversations.conversation_repository import list_sessions_to_keep
 
-        self.run_with_activity_shown(
+        self.run_in_thread_with_activity_shown(
             "keeping …", keep_conversation_and_subagents, show_number_of_kept_sessions
         )
 
@@ -264,15 +264,17 @@ class SelectedItemActions:
             main.document_controller.reload_shown_document()
 
         def ask_for_new_or_changed_mark(known: PlacedMark | None) -> None:
-            from kbtui.tui.bookmarks_and_marks_screens import ask_for_mark
+            from kbtui.tui.bookmarks_and_marks_screens import ask_for_and_save_mark
 
-            ask_for_mark(main.screen, library, reference, known, report_and_reload_changed_marks)
+            ask_for_and_save_mark(
+                main.screen, library, reference, known, report_and_reload_changed_marks
+            )
 
-        self.run_with_activity_shown(
+        self.run_in_thread_with_activity_shown(
             "reading marks …", find_mark, ask_for_new_or_changed_mark, holds_keys=True
         )
 
-    def get_title_for_reference(self, reference: str) -> str:
+    def get_title_of_current_item(self, reference: str) -> str:
         """Return the title of the current item, or "" if the title is unknown.
 
         `reference` is the reference of this item.
@@ -376,7 +378,9 @@ class SelectedItemActions:
         if ref.kind == "conversation" and ref.turn is not None:
             from kbtui.tui.main.current_file_actions import CurrentFileActions
 
-            CurrentFileActions(main, self.run_with_activity_shown).edit_file_used_by_call(ref)
+            CurrentFileActions(main, self.run_in_thread_with_activity_shown).edit_file_used_by_call(
+                ref
+            )
             return
         if ref.kind == "conversation":
             main.warn("Go to a tool call or a change first, to edit its file.")
@@ -390,22 +394,22 @@ class SelectedItemActions:
 
         show, reload = main.status.flash_message, main.document_controller.reload_shown_document
         actions = SubjectFileActions(main.screen, main.library, show, lambda _: reload())
-        self.run_with_activity_shown(
+        self.run_in_thread_with_activity_shown(
             "opening the editor …",
             partial(actions.find_subject_to_edit, ref),
             actions.edit_subject_and_report,
             holds_keys=True,
         )
 
-    def list_turns_of_file(self) -> None:
+    def show_and_open_turns_of_file(self) -> None:
         """List the turns that changed or read the file of the current item."""
         reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
         from kbtui.tui.main.current_file_actions import CurrentFileActions
 
-        actions = CurrentFileActions(self._main, self.run_with_activity_shown)
-        actions.list_turns_of_file(parse_ref(reference))
+        actions = CurrentFileActions(self._main, self.run_in_thread_with_activity_shown)
+        actions.show_and_open_turns_of_file(parse_ref(reference))
 
     def offer_agent_commands(self) -> None:
         """Offer the commands with which the agent continues the conversation of the current item."""
@@ -416,7 +420,7 @@ class SelectedItemActions:
         if ref.kind != "conversation":
             self._main.warn("Only a conversation can be continued in its agent.")
             return
-        self.run_with_activity_shown(
+        self.run_in_thread_with_activity_shown(
             "looking for the agent's commands …",
             partial(_find_agent_commands, self._main.library.workspace, ref),
             partial(self._show_agent_commands, ref),
@@ -485,7 +489,7 @@ class SelectedItemActions:
 
             def write_export_if_confirmed(answer: str | None) -> None:
                 if answer == "y":
-                    self.run_with_activity_shown(
+                    self.run_in_thread_with_activity_shown(
                         "exporting …",
                         lambda: write_export_file(library.workspace, path, text),
                         lambda _: main.status.flash_message(f"wrote {path}{secrets}"),
@@ -523,7 +527,9 @@ class SelectedItemActions:
 
         main = self._main
 
-        run = partial(self.run_with_activity_shown, "checking the tools …", holds_keys=True)
+        run = partial(
+            self.run_in_thread_with_activity_shown, "checking the tools …", holds_keys=True
+        )
         offer_tool_update(main.screen.app, main.library, run, main.status.flash_message, on_written)
 
     def propose_first_topic(self, on_written: Callable[[], None]) -> None:
@@ -545,7 +551,7 @@ class SelectedItemActions:
         def show_topic_proposal(proposal: FirstTopicProposal) -> None:
             def write_topic_if_confirmed(is_yes: bool | None) -> None:
                 if is_yes:
-                    self.run_with_activity_shown(
+                    self.run_in_thread_with_activity_shown(
                         "writing …", proposal.write_proposed_topic, report_written_topic
                     )
 
@@ -559,7 +565,7 @@ class SelectedItemActions:
             main.status.flash_message(f"wrote {file}, which declares a topic{hint}")
             on_written()
 
-        self.run_with_activity_shown(
+        self.run_in_thread_with_activity_shown(
             "looking for text files …",
             lambda: make_first_topic_proposal(main.library),
             show_topic_proposal,

@@ -87,19 +87,19 @@ class WorkspaceChangeListener:
         if not self._check_worker.has_running_call:
             self._check_worker.submit_call(
                 lambda: (workspace.root.is_dir(), workspace.is_jp_workspace),
-                self._show_workspace_state,
-                lambda error: self._set_workspace_found(False),
+                self._handle_workspace_check_result,
+                lambda error: self._show_whether_workspace_exists(False),
             )
 
-    def _show_workspace_state(self, state: tuple[bool, bool]) -> None:
+    def _handle_workspace_check_result(self, state: tuple[bool, bool]) -> None:
         is_found, is_jp_workspace = state
         contents = self._main.document_controller.contents
-        self._set_workspace_found(is_found)
+        self._show_whether_workspace_exists(is_found)
         if is_found and contents is not None and contents.is_jp_workspace != is_jp_workspace:
             # The user ran `jp init` or deleted `.jp`, so the configuration is now in another directory.
             self.read_library_lists()
 
-    def _set_workspace_found(self, is_found: bool) -> None:
+    def _show_whether_workspace_exists(self, is_found: bool) -> None:
         if is_found != self._is_workspace_gone:
             return
         self._is_workspace_gone = not is_found
@@ -118,7 +118,7 @@ class WorkspaceChangeListener:
         self._search.show_search_wait_reason()
         answer = self._main.panes.results.answer
         if event["event"] == "ready":
-            self.embed_shown_entry_first()
+            self.prefer_shown_entry_for_embedding()
         elif event["event"] == "gone":
             self._preferred_ref = None
         if event["event"] == "changed":
@@ -128,7 +128,7 @@ class WorkspaceChangeListener:
             # The semantic search has become available, so add its hits to those of the keyword search.
             self._search.repeat_search()
 
-    def embed_shown_entry_first(self) -> None:
+    def prefer_shown_entry_for_embedding(self) -> None:
         """Have the engine embed the shown document first, unless all passages have vectors."""
         target = self._main.document_controller.shown
         ref = target.ref if target else None
@@ -136,7 +136,7 @@ class WorkspaceChangeListener:
         if ref is None or not is_new or not self._main.status.may_passages_lack_vectors:
             return
         self._preferred_ref = ref
-        self._prefer_worker.submit_call(lambda: self._main.library.embed_entry_first(ref))
+        self._prefer_worker.submit_call(lambda: self._main.library.prefer_entry_for_embedding(ref))
 
     def pause_or_continue_embedding(self) -> None:
         """Have the engine pause the embedding of passages, or continue it if it is paused."""
@@ -179,7 +179,7 @@ class WorkspaceChangeListener:
     def _show_received_library_snapshot(self, snapshot: TopicsAndConversations | None) -> None:
         self._main.status.set_activity_text("lists", None)
         if snapshot is None:
-            self._set_workspace_found(False)
+            self._show_whether_workspace_exists(False)
         else:
             freeze_gc_if_many_new_entries(snapshot.entry_count)
             self._show_library_snapshot(snapshot)
@@ -200,7 +200,7 @@ class WorkspaceChangeListener:
 
     def _read_library_snapshot_details(self, snapshot: TopicsAndConversations) -> None:
         self._details_worker.submit_call(
-            lambda: self._snapshot_reader.read_library_snapshot_details(snapshot),
+            lambda: self._snapshot_reader.read_more_snapshot_details(snapshot),
             self._handle_received_snapshot_details,
             self._report_library_read_failure,
         )

@@ -42,7 +42,7 @@ from kbtui.tui.prompt_workshop.subject_tree import (
     SubjectTreeOptions,
     describe_tree_node,
     format_prompt_totals,
-    make_pattern_match_rows,
+    make_rows_of_matching_subjects,
     make_subject_tree_rows,
 )
 from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import (
@@ -498,7 +498,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             result = find_subject_pattern_matches(
                 text, prompt_with_changes.knowledge, self.costs, topic
             )
-            return result, make_pattern_match_rows(result.matches)
+            return result, make_rows_of_matching_subjects(result.matches)
 
         def show_matches(made: tuple[SubjectPatternMatches, list[ListRow]]) -> None:
             result, rows = made

@@ -102,7 +102,7 @@ def make_subject_tree_rows(
     return rows
 
 
-def make_pattern_match_rows(matches: Iterable[tuple[str, str]]) -> list[ListRow]:
+def make_rows_of_matching_subjects(matches: Iterable[tuple[str, str]]) -> list[ListRow]:
     """Return the rows of the subjects that a pattern matches; `matches` are pairs of topic and slug."""
     rows = [_make_subject_row(topic, slug, 0, shows_path=True) for topic, slug in matches]
     return [_make_tree_row(WHOLE_PROMPT_KEY, WHOLE_PROMPT_NODE), *rows]

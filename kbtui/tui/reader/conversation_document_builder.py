@@ -511,7 +511,7 @@ class _ConversationReaderDocumentBuilder:
             )
         self._append_blocks(*make_turn_mark_blocks(self.marks.by_turn.get(turn.number, ())))
         if cites := self.outdated.get(turn.number):
-            self._add_knowledge_changes(cites)
+            self._add_changed_subject_lines(cites)
         if not turn.events:
             self._add_note_paragraph(f"empty:{turn.number}", "Empty turn", "dim")
         summary = self.compacted.summary
@@ -539,7 +539,7 @@ class _ConversationReaderDocumentBuilder:
         text = "The user went back to an earlier turn, so the model no longer sees this turn."
         self._add_note_paragraph(f"{key}:rewound", text, "dim")
 
-    def _add_knowledge_changes(self, cites: Sequence[Citation]) -> None:
+    def _add_changed_subject_lines(self, cites: Sequence[Citation]) -> None:
         """Add a line for each subject that has changed since the turn.
 
         Enter on the line shows how the subject has changed.

@@ -28,7 +28,7 @@ from kbtui.tui.reader.reader_document import (
     ReaderDocument,
     find_block_after_removal,
     has_lost_turns,
-    map_source_lines,
+    map_old_to_new_source_lines,
 )
 
 if TYPE_CHECKING:
@@ -309,8 +309,8 @@ class DocumentViewport:
         is_same_file = signature and signature == self.document.conversation_signature
         following = self.should_follow_new_text and not is_same_file
         top, cursor = self.make_reading_position(self.top), self.make_reading_position()
-        source_lines = [self._find_source_line(at) for at in (self.top, self.cursor)]
-        moved_lines = map_source_lines(self.document, document)
+        source_lines = [self._find_source_line_and_offset(at) for at in (self.top, self.cursor)]
+        moved_lines = map_old_to_new_source_lines(self.document, document)
         if has_lost_turns(self.document, document):
             top, cursor = (
                 self._find_position_after_removed_turns(at, document) for at in (top, cursor)
@@ -325,13 +325,15 @@ class DocumentViewport:
             self.top = self.locate_reading_position(top)
             self.cursor = self.locate_reading_position(cursor)
             if moved_lines:
-                moved = [self._locate_source_line(*at, moved_lines) for at in source_lines]
+                moved = [
+                    self._find_position_of_source_line(*at, moved_lines) for at in source_lines
+                ]
                 self.top, self.cursor = moved[0] or self.top, moved[1] or self.cursor
             self.update_visible_lines()
             if all(at != self.cursor for at, _ in self.rows):
                 self.keep_cursor_visible(self.height // 4)
 
-    def _find_source_line(self, position: DocumentLinePosition) -> tuple[int, int]:
+    def _find_source_line_and_offset(self, position: DocumentLinePosition) -> tuple[int, int]:
         """Return the source line at or above a position in its block, and the number of lines below its start.
 
         Without such a source line, both numbers are 0.
@@ -341,7 +343,7 @@ class DocumentViewport:
         source = next((number for number in reversed(sources) if number), 0)
         return (source, position.line - sources.index(source)) if source else (0, 0)
 
-    def _locate_source_line(
+    def _find_position_of_source_line(
         self, source: int, below: int, moved_lines: Mapping[int, int]
     ) -> DocumentLinePosition | None:
         """Return the position `below` lines after the start of a source line that was numbered `source`.

@@ -203,7 +203,7 @@ class ReaderDocument:
                     yield index, count
 
 
-def map_source_lines(before: ReaderDocument, after: ReaderDocument) -> dict[int, int]:
+def map_old_to_new_source_lines(before: ReaderDocument, after: ReaderDocument) -> dict[int, int]:
     """Return the new number of each line of a text that is still there, by its old number.
 
     Empty if the documents are not two different versions of a text with numbered lines. A text with

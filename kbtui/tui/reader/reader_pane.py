@@ -711,7 +711,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
         self.find_bar.hide_input()
         self._find_worker.discard_pending_results()
 
-    def action_show_changes(self) -> None:
+    def action_toggle_changes_view(self) -> None:
         """Switch between a conversation and its changes to files, or between a subject and its versions."""
         document = self.viewport.document
         if document.view in STEP_VIEWS:

@@ -162,7 +162,7 @@ _ATTRIBUTE_ROLES = {1: "strong", 2: "dim", 3: "emph", 4: "changed-word", 9: "str
 _ATTRIBUTE_ENDS = {22: (1, 2), 23: (3,), 24: (4,), 29: (9,)}
 
 
-def extract_terminal_colours(text: str) -> tuple[str, list[TerminalStyleRange]]:
+def extract_colours_and_remove_escapes(text: str) -> tuple[str, list[TerminalStyleRange]]:
     """Remove the escape sequences from a text.
 
     Return the rest of the text, and the ranges that the sequences colour.
@@ -286,7 +286,7 @@ def make_tool_text_blocks(
     sequences are sanitized like all others.
     """
     if has_colours and "\x1b[" in text:
-        plain, ranges = extract_terminal_colours(text)
+        plain, ranges = extract_colours_and_remove_escapes(text)
 
         def make_coloured_block(name: str, start: int, end: int) -> ReaderBlock:
             return ColouredTextBlock(name, plain, start, end, colours=ranges)
@@ -610,7 +610,7 @@ def make_diff_blocks(key: str, hunks: Sequence[PatchHunk]) -> Iterator[DiffBlock
 
 def make_changed_line_count_spans(changes: Iterable[TurnFileAction | FilePatch]) -> Spans:
     """Return the numbers of lines that changes added and removed, such as `+3 −1`; [] if both are 0."""
-    counts = [(change.added, change.removed) for change in changes]
+    counts = [(change.added_line_count, change.removed_line_count) for change in changes]
     added, removed = sum(count for count, _ in counts), sum(count for _, count in counts)
     spans: Spans = [(f"+{added:,}", "inserted")] if added else []
     if removed:

@@ -184,7 +184,7 @@ class JpConversationCopies:
             pinned_at=parse_timestamp(metadata.get("pinned_at")),
             archived_at=parse_timestamp(metadata.get("archived_at")),
             expires_at=parse_timestamp(metadata.get("expires_at")),
-            labels=_keep_string_labels(metadata.get("labels")),
+            labels=_select_string_labels(metadata.get("labels")),
             size=sum(sizes),
             signature=self.signature,
             problem="; ".join(problems) or None,
@@ -234,12 +234,12 @@ def _find_wrong_metadata_values(metadata: dict[str, Any]) -> list[str]:
         if metadata.get(name) is not None and parse_timestamp(metadata[name]) is None
     ]
     labels = metadata.get("labels")
-    if labels is not None and _keep_string_labels(labels) != labels:
+    if labels is not None and _select_string_labels(labels) != labels:
         wrong.append("some labels are not strings")
     return wrong
 
 
-def _keep_string_labels(value: Any) -> dict[str, str]:
+def _select_string_labels(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         return {}
     return {key: text for key, text in value.items() if isinstance(text, str)}

@@ -35,9 +35,9 @@ from kbtui.conversations.formats.jp.jp_json_reader import (
     MAX_EVENTS_BYTES,
     SEPARATOR,
     HarmlessFileProblem,
+    drop_incomplete_array_end,
     has_jp_array_ending,
     hash_file_until_resume_point,
-    keep_complete_array_elements,
     open_regular_file,
     parse_json_array,
     parse_json_object,
@@ -95,7 +95,7 @@ def load_conversation_beginning(info: ConversationInfo) -> Conversation | None:
     parser = JpEventParser(config, JpBlobReader(info.blob_directories))
     _apply_base_config(info, config)
     try:
-        data = keep_complete_array_elements(read_file_head(str(info.events_path), BEGINNING_BYTES))
+        data = drop_incomplete_array_end(read_file_head(str(info.events_path), BEGINNING_BYTES))
     except WorkspaceError:
         return None
     if data:

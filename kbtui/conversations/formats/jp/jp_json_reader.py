@@ -20,7 +20,7 @@ import orjson
 
 from kbtui.conversations.formats.kept_session_file import (
     has_kept_session_file_name,
-    open_kept_session_file,
+    verify_and_decompress_kept_session,
 )
 from kbtui.errors import WorkspaceError
 from kbtui.terminal_text import format_counted_noun
@@ -67,7 +67,7 @@ def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple
     """
     try:
         if has_kept_session_file_name(path):
-            kept = open_kept_session_file(path)
+            kept = verify_and_decompress_kept_session(path)
             yield (
                 kept.fileno(),
                 _ensure_size_within_limit(path, os.fstat(kept.fileno()).st_size, max_bytes),
@@ -229,7 +229,7 @@ def has_jp_array_ending(data: bytes) -> bool:
     return data.endswith((_END, _END[:-1]))
 
 
-def keep_complete_array_elements(data: bytes) -> bytes:
+def drop_incomplete_array_end(data: bytes) -> bytes:
     """Return an array with the complete elements at the beginning of a truncated array.
 
     Returns b"" if there are no complete elements, or if the array does not have JP's line breaks
