@@ -389,7 +389,9 @@ def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
     try:
         if hit.workspace not in (None, str(library.workspace.root)):
             library = library.open_library_of_workspace(Path(hit.workspace or ""))
-        sources = [strip_escape_sequences(text) for text in _read_hit_source_texts(library, hit)]
+        sources = [
+            strip_escape_sequences(text) for text in _read_texts_containing_hit(library, hit)
+        ]
     except KbtuiError:
         sources = []
     passage = "".join(hit.text.split())
@@ -403,7 +405,7 @@ def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
     )
 
 
-def _read_hit_source_texts(library: Library, hit: Hit) -> list[str]:
+def _read_texts_containing_hit(library: Library, hit: Hit) -> list[str]:
     """Return the texts that contain a hit: the text of its subject, or the events of its turn."""
     if hit.kind == "subject":
         return [library.read_subject_text(library.find_subject(hit.target._replace(lines=None)))]

@@ -61,7 +61,7 @@ def attribute_lines_to_edits(
         edit = edits[number]
         new = split_lines(edit.new)
         written: list[int | None]
-        place = _find_place_of_new_text(state, edit, origins, missing)
+        place = _find_lines_with_new_text(state, edit, origins, missing)
         if place is not None:
             part = state[place.first : place.end]
             before = _list_old_lines(edit, place)
@@ -120,7 +120,7 @@ def _add_missing_old_texts(edits: Sequence[FileEdit]) -> list[FileEdit]:
     return completed
 
 
-def _find_place_of_new_text(
+def _find_lines_with_new_text(
     state: list[str], edit: FileEdit, origins: list[int | None], missing: set[int]
 ) -> _LinesWithText | None:
     """Return the lines of `state` that contain an edit's new text; None if there are no such lines.

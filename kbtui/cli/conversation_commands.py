@@ -870,7 +870,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
 
     ref = parse_entered_conversation_reference(library.workspace, args.id)
     kinds = resolve_included_event_kinds(split_values_at_commas(args.include))
-    if args.output and not args.force and not _may_write_file(library, args.output):
+    if args.output and not args.force and not _confirm_file_may_be_written(library, args.output):
         print_to_stderr("nothing was written")
         return 1
     with StderrWaitIndicator("reading"):
@@ -910,7 +910,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
     return 0 if turns else 1
 
 
-def _may_write_file(library: Library, path: str) -> bool:
+def _confirm_file_may_be_written(library: Library, path: str) -> bool:
     """Return whether the file may be written: it does not exist yet, or the user agrees to overwrite it.
 
     Raises `UsageError` for JP's files, and for an existing file if there is no terminal on which to ask.

@@ -212,7 +212,7 @@ def _import_user_data(args: Namespace) -> int:
         where = "standard input" if args.file == "-" else args.file
         report = import_user_data(source, where, settings, workspace, chosen, options)
     if not args.dry_run and (report.kept_sessions.added or report.kept_sessions.changed):
-        _refresh_running_engine([one.root for one in report.workspaces])
+        _ask_running_engine_to_refresh_index([one.root for one in report.workspaces])
     missing = {one.root: _find_missing_references(one) for one in report.workspaces}
     text = _describe_user_data_import(report, is_dry_run=args.dry_run)
     print_text_or_json(text, _make_user_data_import_json(report, missing), args.json)
@@ -239,7 +239,7 @@ def _open_user_data_export_file(name: str) -> IO[bytes]:
         raise UsageError(f"cannot be read: {reason}", where=name) from error
 
 
-def _refresh_running_engine(roots: list[str]) -> None:
+def _ask_running_engine_to_refresh_index(roots: list[str]) -> None:
     """Ask a running engine to index the imported sessions.
 
     The engine may not watch the archive yet.

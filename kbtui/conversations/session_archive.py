@@ -393,7 +393,7 @@ def plan_session_archive_merge(
     return merge
 
 
-def make_session_archive_changes(merge: ArchiveMergeChanges) -> list[FileWriteOrRemoval]:
+def list_file_changes_of_archive_merge(merge: ArchiveMergeChanges) -> list[FileWriteOrRemoval]:
     """Return the files to write and to remove for a merge.
 
     The result does not include the copies of sessions. The caller must have locked the archive.

@@ -572,7 +572,7 @@ class EmbeddingWorker:
                 vector = move_vector_towards(self.finish_query_embedding(text, pending), towards)
                 where = make_vector_filter_of_request(question)
                 ranked = store.search_nearest_chunks(vector, where, question.depth)
-                ranked = self._add_chunks_from_published_table(ranked, vector, where, question)
+                ranked = self._merge_ranking_of_published_vectors(ranked, vector, where, question)
         except BaseException as error:
             if not isinstance(error, Exception) and not is_rust_panic(error):
                 raise
@@ -598,7 +598,7 @@ class EmbeddingWorker:
             frozenset(chunk_embedder.select_chunks_without_vector(question.worded)),
         )
 
-    def _add_chunks_from_published_table(
+    def _merge_ranking_of_published_vectors(
         self,
         ranked: list[tuple[int, float]],
         vector: list[float],

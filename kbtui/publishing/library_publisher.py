@@ -27,10 +27,10 @@ from kbtui.publishing.published_library_format import (
     VectorPartTableOfContents,
     VectorTableVersion,
     check_key_pair,
-    encode_manifest,
+    encode_and_sign_manifest,
     encode_text_part,
     encode_vector_part,
-    parse_manifest,
+    parse_and_verify_manifest,
     parse_part_table_of_contents,
     read_part_table_of_contents,
     read_vectors,
@@ -140,7 +140,9 @@ def read_published_library_state(
     if found is None:
         return PublishedLibraryState(stored=stored)
     try:
-        manifest = parse_manifest(found.data, store.format_object_uri(MANIFEST_NAME), key)
+        manifest = parse_and_verify_manifest(
+            found.data, store.format_object_uri(MANIFEST_NAME), key
+        )
     except UnsupportedManifestFormatError:
         raise
     except UnusableLibraryManifestError as error:
@@ -295,7 +297,7 @@ class LibraryPublisher:
             self.result.is_unchanged = True
             manifest = old
         else:
-            data = encode_manifest(manifest, self._private_key)
+            data = encode_and_sign_manifest(manifest, self._private_key)
             self._store.replace_manifest(data, self._state.tag)
             self.result.sent_bytes += len(data)
         self.result.version = manifest.number

@@ -455,14 +455,14 @@ class LibraryManifest:
         return [int(number) for number in numbers if number.isdecimal()]
 
 
-def encode_manifest(manifest: LibraryManifest, key: Ed25519PrivateKey | None) -> bytes:
+def encode_and_sign_manifest(manifest: LibraryManifest, key: Ed25519PrivateKey | None) -> bytes:
     """Return the bytes of a manifest file, signed with `key` unless `key` is None."""
     text = json.dumps(asdict(manifest), separators=(",", ":"), sort_keys=True)
     signature = base64.b64encode(key.sign(text.encode())).decode() if key else None
     return json.dumps({"manifest": text, "signature": signature}).encode()
 
 
-def parse_manifest(data: bytes, where: str, key: str = "") -> LibraryManifest:
+def parse_and_verify_manifest(data: bytes, where: str, key: str = "") -> LibraryManifest:
     """Parse the file of a manifest, and verify its signature if a public key is given.
 
     Raises `UnusableLibraryManifestError`.

@@ -42,7 +42,7 @@ from kbtui.publishing.published_library_format import (
     UnusableLibraryManifestError,
     VectorPartTableOfContents,
     is_table_of_contents_intact,
-    parse_manifest,
+    parse_and_verify_manifest,
     parse_part_table_of_contents,
     read_entry_from_part,
     read_part_table_of_contents,
@@ -193,7 +193,7 @@ class _LibraryPull:
         where = self._store.format_object_uri(MANIFEST_NAME)
         # A mirror that was once verified with a key stays so, also for `kbtui -w URI`.
         key = self._settings.key or get_mirror_state_value(self._db, "key")
-        manifest = parse_manifest(found.data, where, key)
+        manifest = parse_and_verify_manifest(found.data, where, key)
         self._result = LibraryPullResult(manifest, fetched_bytes=len(found.data), requests=1)
         checksum = sha256(found.data).hexdigest()
         set_mirror_state_value(self._db, "key", key)

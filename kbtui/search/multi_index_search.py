@@ -168,7 +168,7 @@ class _MultiIndexSearch:
                 coverage, pending = self._find_vector_coverage_and_pending(vectors, words, notices)
         if request.mode != "semantic" or not self._legs:
             self._legs["lexical"] = by_keywords
-            notices += first.make_notices_without_words(by_keywords)
+            notices += first.make_notices_about_missing_words(by_keywords)
         fusion = HybridScoreFusion(
             self._legs, depth=request.depth, coverage=coverage, pending=pending
         )

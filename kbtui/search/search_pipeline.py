@@ -291,7 +291,7 @@ class SearchRun:
         if not self.legs:  # a semantic search without vectors
             self.legs["lexical"] = self.rank_chunks_by_keywords(request.depth)
         if "lexical" in self.legs:
-            self.notices += self.make_notices_without_words(self.legs["lexical"])
+            self.notices += self.make_notices_about_missing_words(self.legs["lexical"])
         self.fuse_rankings()
         self._append_further_hits()
 
@@ -316,7 +316,7 @@ class SearchRun:
         del self.visible_chunks
         self.has_further_hits = False
 
-    def make_notices_without_words(self, ranking: ChunkRanking) -> list[Notice]:
+    def make_notices_about_missing_words(self, ranking: ChunkRanking) -> list[Notice]:
         """Return a notice about a ranking by keywords if the query has neither words nor phrases."""
         if self.query.words or self.query.phrases:
             return []

@@ -170,7 +170,7 @@ class KbtuiApp(App[None]):
     async def on_event(self, event: events.Event) -> None:
         """Handle an event, or queue it if it is a key that must wait for the previous key."""
         if isinstance(event, InputEvent):
-            self._idle_collector.record_user_activity()
+            self._idle_collector.record_activity_and_schedule_collection()
             own_keys = ",".join(self.keys.values()).split(",")
             if isinstance(event, Key) and event.key == "ctrl+j" and "ctrl+j" not in own_keys:
                 # Enter arrives as a line feed if it is pressed before the terminal is in raw mode.

@@ -56,7 +56,7 @@ from kbtui.tui.reader.reader_blocks import (
     make_heading,
     make_turn_mark_blocks,
 )
-from kbtui.tui.reader.reader_document import ReaderDocument, format_size
+from kbtui.tui.reader.reader_document import ReaderDocument, format_abbreviated_count
 from kbtui.tui.secondary_screen import ListDetailScreen
 from kbtui.tui.subject_file_actions import SubjectFileActions
 
@@ -98,7 +98,7 @@ class LoadedEntryRows(NamedTuple):
         return self.page.cursor is not None
 
 
-def read_entry_pages(
+def read_more_entry_rows(
     library: Library, wanted: EntryFilter, before: LoadedEntryRows | None, count: int, now: datetime
 ) -> LoadedEntryRows:
     """Return the rows in `before`, followed by at least `count` more rows.
@@ -218,7 +218,7 @@ def _format_entry_value_cells(entry: EntryRow, width: int) -> Spans:
         "type": (entry.type, "dim"),
         "changed": (format_unix_time_as_day(entry.changed), "dim"),
         "passages": (f"{entry.chunks:,}", "dim"),
-        "size": (format_size(entry.size), "dim"),
+        "size": (format_abbreviated_count(entry.size), "dim"),
         "cited 30d": (f"{entry.cites_30d:,}", "" if entry.cites_30d else "dim"),
     }
     spans: Spans = []
@@ -488,7 +488,7 @@ class EntriesScreen(ListDetailScreen):
 
     def _read_entries(self, before: LoadedEntryRows | None, least: int) -> None:
         wanted, now = before.wanted if before else self._wanted, self._clock()
-        read_pages = partial(read_entry_pages, self.library, wanted, before, least, now)
+        read_pages = partial(read_more_entry_rows, self.library, wanted, before, least, now)
         self._page_worker.submit_call(read_pages, self._show_entries, self._show_read_error)
 
     def _show_entries(self, loaded: LoadedEntryRows) -> None:
@@ -663,17 +663,17 @@ class EntriesScreen(ListDetailScreen):
         self.subject_actions.create_subject_file(topic=entry.topic if entry else None)
 
     def action_edit_subject(self) -> None:
-        if (entry := self._require_selected_subject()) is not None:
+        if (entry := self._get_selected_subject_or_warn()) is not None:
             self.subject_actions.edit_subject(self._parse_entry_ref(entry))
 
     def action_remove_subject(self) -> None:
-        if (entry := self._require_selected_subject()) is not None:
+        if (entry := self._get_selected_subject_or_warn()) is not None:
             self.subject_actions.remove_subject(self._parse_entry_ref(entry))
 
     def action_restore_removed_subject(self) -> None:
         self.subject_actions.restore_last_trashed_subject()
 
-    def _require_selected_subject(self) -> EntryRow | None:
+    def _get_selected_subject_or_warn(self) -> EntryRow | None:
         """Return the selected subject. For a conversation, show a message and return None."""
         entry = self.list.selected_entry
         if entry is not None and entry.kind == "conversation":

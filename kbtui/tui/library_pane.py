@@ -625,7 +625,7 @@ class LibraryPane(BorderDrawingPane, Vertical):
         yield self.list
 
     def on_mount(self) -> None:
-        self.set_interval(UPDATE_SECONDS, self.update_date_labels)
+        self.set_interval(UPDATE_SECONDS, self.rebuild_rows_if_day_changed)
 
     def show_library_contents(self, contents: TopicsAndConversations) -> None:
         """Show a snapshot of the library. The selected row and the unfolded rows stay the same."""
@@ -686,7 +686,7 @@ class LibraryPane(BorderDrawingPane, Vertical):
             lambda error: self.list.set_rows([], [(sanitize_to_one_line(str(error)), "error")]),
         )
 
-    def update_date_labels(self) -> None:
+    def rebuild_rows_if_day_changed(self) -> None:
         """Rebuild the rows if a new day has begun.
 
         Times of the day before are then shown as dates.

@@ -26,7 +26,7 @@ from kbtui.tui.reader.reader_blocks import make_turn_mark_spans
 from kbtui.tui.reader.reader_document import (
     OutlineEntry,
     find_outline_entry_at,
-    format_size,
+    format_abbreviated_count,
     make_document_outline,
 )
 
@@ -279,7 +279,7 @@ class OutlinePane(BorderDrawingPane, Vertical):
                 if added[key] or removed[key]
             }),
             OutlineFactColumn("tokens", 1, {
-                key: (format_size(one.tokens), "dim") for key, one in turns if one.tokens
+                key: (format_abbreviated_count(one.tokens), "dim") for key, one in turns if one.tokens
             }),
         ]  # fmt: skip
 

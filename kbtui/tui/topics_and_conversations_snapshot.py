@@ -233,7 +233,7 @@ class TopicsAndConversationsReader:
     ) -> TopicsAndConversations:
         """Read more details for about `READ_SECONDS`. Return the snapshot with all details read so far."""
         end = monotonic() + READ_SECONDS
-        self._record_unreadable_subjects(contents, end)
+        self._read_subjects_and_record_failures(contents, end)
         for info in contents.conversations:
             if self._summaries.get(info.id, (None,))[0] != info.signature:
                 summary = self._library.read_conversation_tools_and_models(info)
@@ -242,7 +242,9 @@ class TopicsAndConversationsReader:
                     break
         return self._add_known_details(contents)
 
-    def _record_unreadable_subjects(self, contents: TopicsAndConversations, end: float) -> None:
+    def _read_subjects_and_record_failures(
+        self, contents: TopicsAndConversations, end: float
+    ) -> None:
         """Read new and changed subjects until the time `end`, and record those that cannot be read."""
         for subject in contents.subjects:
             stamp = _make_subject_file_stamp(subject)

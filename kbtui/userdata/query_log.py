@@ -265,7 +265,7 @@ class QueryLog:
         """
         if not self.path.exists():
             return 0
-        with self.file.wrap_sqlite_errors("delete the file"):
+        with self.file.convert_sqlite_errors("delete the file"):
             try:
                 return self._delete_searches_from_disk()
             except sqlite3.DatabaseError as error:

@@ -283,7 +283,7 @@ class UserDataRecordFile(NamedTuple):
     def read_user_records_from_connection(self, db: sqlite3.Connection) -> list[UserDataRecord]:
         """Read all records in the file over the open connection `db`. Raises `WorkspaceError`."""
         try:
-            with self.file.wrap_sqlite_errors():
+            with self.file.convert_sqlite_errors():
                 return list(self.read(db))
         except (ValueError, TypeError, RecursionError) as error:
             raise self.file.make_damage_error(str(error)) from error

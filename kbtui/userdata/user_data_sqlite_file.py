@@ -58,7 +58,7 @@ class UserDataSqliteFile:
 
         Waits at most `wait` seconds while another process is writing.
         """
-        with self.wrap_sqlite_errors():
+        with self.convert_sqlite_errors():
             make_private_directory(self.path.parent)
             with closing(self.connect_to_database(wait)) as db:
                 db.execute("BEGIN IMMEDIATE")
@@ -72,7 +72,7 @@ class UserDataSqliteFile:
     @contextmanager
     def open_for_reading(self) -> Iterator[sqlite3.Connection | None]:
         """Yield a connection for several queries, or None if the file does not exist yet."""
-        with self.wrap_sqlite_errors():
+        with self.convert_sqlite_errors():
             if not self.path.exists():
                 yield None
                 return
@@ -111,7 +111,7 @@ class UserDataSqliteFile:
     def copy_database_to(self, target: Path) -> None:
         """Copy the committed content into a new file. Raises `WorkspaceError`."""
         with (
-            self.wrap_sqlite_errors(),
+            self.convert_sqlite_errors(),
             closing(sqlite3.connect(self.path, timeout=BUSY_SECONDS)) as source,
             closing(sqlite3.connect(target)) as copy,
         ):
@@ -130,7 +130,7 @@ class UserDataSqliteFile:
         return DamagedUserDataFileError(message, where=str(self.path), hint=self._damage_hint)
 
     @contextmanager
-    def wrap_sqlite_errors(self, hint: str = "") -> Iterator[None]:
+    def convert_sqlite_errors(self, hint: str = "") -> Iterator[None]:
         """Convert errors of SQLite and the operating system to `WorkspaceError`s.
 
         The `WorkspaceError`s contain the path of the file.
@@ -156,12 +156,12 @@ def commit_all_or_none(
     committed: list[tuple[UserDataSqliteFile, sqlite3.Connection, Path]] = []
     try:
         for one in transactions:
-            with one[0].wrap_sqlite_errors():
+            with one[0].convert_sqlite_errors():
                 one[1].execute("COMMIT")
             committed.append(one)
     except BaseException:
         for file, db, copy in committed:
-            with file.wrap_sqlite_errors(), closing(sqlite3.connect(copy)) as source:
+            with file.convert_sqlite_errors(), closing(sqlite3.connect(copy)) as source:
                 source.backup(db)
         raise
 

@@ -26,9 +26,9 @@ from kbtui.conversations.project_directories import (
 from kbtui.conversations.session_archive import (
     get_session_records_directory,
     install_session_copy,
+    list_file_changes_of_archive_merge,
     list_kept_sessions,
     lock_session_archive,
-    make_session_archive_changes,
     plan_session_archive_merge,
     read_session_removal_times,
     remove_unused_session_copies,
@@ -405,7 +405,7 @@ class _UserDataImport:
                 self._iterate_record_files()
             ):
                 is_new = not file.file.path.exists()
-                with file.file.wrap_sqlite_errors():
+                with file.file.convert_sqlite_errors():
                     paths.make_private_directory(file.file.path.parent)
                     db = stack.enter_context(closing(file.file.connect_to_database()))
                     db.execute("BEGIN IMMEDIATE")
@@ -495,12 +495,12 @@ class _UserDataImport:
 
     def _plan_archive_merge(self) -> ArchiveMergeChanges:
         kept = list_kept_sessions()[0]
-        added = [self._map_session_directory(one) for one in self._data.kept]
+        added = [self._convert_session_directory_to_local(one) for one in self._data.kept]
         return plan_session_archive_merge(
             kept, read_session_removal_times(), added, self._data.kept_removals
         )
 
-    def _map_session_directory(self, session: KeptSession) -> KeptSession:
+    def _convert_session_directory_to_local(self, session: KeptSession) -> KeptSession:
         """Return a session whose directory is a path on this machine.
 
         If the session's directory begins with the path of an exported workspace, the path of the
@@ -540,7 +540,7 @@ class _UserDataImport:
             written.append(install_session_copy(one, staged) if staged.exists() else one)
         if written:
             paths.make_private_directory(get_session_records_directory())
-        return make_session_archive_changes(merge._replace(written=written))
+        return list_file_changes_of_archive_merge(merge._replace(written=written))
 
     def _merge_remembered_worktrees(self) -> list[FileWriteOrRemoval]:
         changes = []

@@ -18,8 +18,8 @@ from kbtui.tui.reader.document_view import DocumentViewport
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
 from kbtui.tui.reader.reader_document import (
     ReaderDocument,
+    format_abbreviated_count,
     format_characters_and_tokens,
-    format_size,
 )
 from kbtui.tui.reader.tool_call_blocks import format_json_value_as_text
 from kbtui.userdata.turn_mark_store import MarkStore
@@ -266,7 +266,7 @@ def test_arguments_read_as_text() -> None:
 
 
 def test_sizes_are_short_and_costs_exact() -> None:
-    assert [format_size(n) for n in (0, 999, 1000, 12_345, 99_949, 99_950, 999_499, 1_200_000)] == [
+    assert [format_abbreviated_count(n) for n in (0, 999, 1000, 12_345, 99_949, 99_950, 999_499, 1_200_000)] == [
         "0", "999", "1.0k", "12.3k", "99.9k", "100k", "999k", "1.2M",
     ]  # fmt: skip
     assert format_characters_and_tokens(4000) == "4,000 characters ≈ 1,000 tokens"

@@ -289,7 +289,7 @@ async def test_rows_say_the_time_of_today_and_the_date_of_other_days(book: Build
             (timedelta(days=400), f"{date} {start.year}"),
         ):
             present = start + passed
-            tui.main.library_pane.update_date_labels()
+            tui.main.library_pane.rebuild_rows_if_day_changed()
             await tui.until(lambda said=said: f"Pinned talk1t {said}" in tui.rows("library-list"))
 
 

@@ -74,7 +74,7 @@ class IdleGarbageCollector:
         self._last_activity = self._last_duration = 0.0
         self._timer: Timer | None = None
 
-    def record_user_activity(self) -> None:
+    def record_activity_and_schedule_collection(self) -> None:
         """Record a key or mouse event and schedule a collection."""
         self._last_activity = time.monotonic()
         if self._timer is None:

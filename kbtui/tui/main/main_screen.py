@@ -177,7 +177,7 @@ class MainScreen(StyledScreen):
         # To run the command NAME, Textual calls `action_NAME`.
         self.action_copy = self.items.copy_selected_reference
         self.action_copy_more = self.items.choose_what_to_copy
-        self.action_bookmark = self.items.bookmark_item
+        self.action_bookmark = self.items.add_or_change_bookmark
         self.action_mark = self.items.mark_turn
         self.action_keep = self.items.keep_copy_of_conversation
         self.action_link = self.items.open_link_on_current_line
@@ -312,20 +312,22 @@ class MainScreen(StyledScreen):
         if not self._plain:
             return
         from kbtui.tui.reader.links_and_copyable_texts import (
-            build_search_command,
-            build_show_command,
+            build_kbtui_search_command,
+            build_kbtui_show_command,
         )
 
         name, document = self.panes.focused_pane_id, self.reader_pane.document_view.document
         reference = self.reader_pane.document_view.viewport.current_reference
         if name == "results" or self.search.is_results_pane_open:
-            command = build_search_command(self.search.query, self.search.searches_all_projects)
+            command = build_kbtui_search_command(
+                self.search.query, self.search.searches_all_projects
+            )
         elif name == "library":
             command = "kbtui topics; kbtui conversation ls"
         elif name == "citations" and reference:
             command = f"kbtui cites {reference}"
         else:
-            command = build_show_command(document, reference) or "kbtui --help"
+            command = build_kbtui_show_command(document, reference) or "kbtui --help"
         self.hints.equivalent_command = command
 
     def should_key_wait(self, key: str) -> bool:
@@ -566,7 +568,7 @@ class MainScreen(StyledScreen):
     @on(Input.Changed, "#search")
     def _search_while_typing(self, event: Input.Changed) -> None:
         self.search.show_completion_suggestions(event.input)
-        self.search.mark_unknown_filters(self.query_one("#search", SearchInput))
+        self.search.underline_unknown_filters(self.query_one("#search", SearchInput))
         self.search.search_and_show_results(event.value)
         self._show_equivalent_command()
 

@@ -463,7 +463,7 @@ class SearchController:
             )
             self._preview_absence_of_hits_soon()
         self._answered_query = self.query
-        self.mark_unknown_filters(self._search_input)
+        self.underline_unknown_filters(self._search_input)
         request = self._make_search_request(mode=answer.mode, partial=answer.partial)
         self._answered_request = request
         self._search_all_passages = partial(
@@ -913,7 +913,7 @@ class SearchController:
             names += [one.project for one in list_registered_workspaces(self._library.settings)]
         return [*dict.fromkeys(names)]
 
-    def mark_unknown_filters(self, entry: SearchInput) -> None:
+    def underline_unknown_filters(self, entry: SearchInput) -> None:
         """Underline the invalid filters in the query, and the words that only look like filters.
 
         For each word that only looks like a filter, a remark above the results says what is wrong.

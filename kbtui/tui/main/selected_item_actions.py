@@ -166,7 +166,7 @@ class SelectedItemActions:
 
         self._main.open_dialog(OptionsDialog("Copy", options), copy_chosen_text)
 
-    def bookmark_item(self) -> None:
+    def add_or_change_bookmark(self) -> None:
         """Bookmark the current item with a note, or change the note of its bookmark."""
         reference = self.get_selected_reference_or_warn()
         if reference is None:

@@ -12,7 +12,7 @@ from kbtui.knowledge import read_subject_for_assistant
 from kbtui.knowledge.knowledge_data_types import JpPromptSection, PreloadOrDisableChange, Subject
 from kbtui.knowledge.system_prompt_section import estimate_token_count
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.tui.reader.reader_document import format_size
+from kbtui.tui.reader.reader_document import format_abbreviated_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -50,7 +50,7 @@ class PromptTextSize(NamedTuple):
         sign = "~" if self.is_estimate else ""
         if exact:
             return f"{sign}{self.characters:,} ≈ {self.tokens:,}"
-        return f"{sign + format_size(self.characters):>5} ≈ {format_size(self.tokens):<5}"
+        return f"{sign + format_abbreviated_count(self.characters):>5} ≈ {format_abbreviated_count(self.tokens):<5}"
 
     def format_prompt_size_with_units(self) -> str:
         """Format the size as `1,204 characters ≈ 301 tokens`. An estimated size begins with "about"."""

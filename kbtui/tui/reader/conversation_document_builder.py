@@ -53,7 +53,7 @@ from kbtui.tui.reader.reader_blocks import (
 )
 from kbtui.tui.reader.reader_document import (
     ReaderDocument,
-    format_size,
+    format_abbreviated_count,
     format_text_length,
     format_turn_count,
 )
@@ -221,7 +221,7 @@ def list_conversation_facts(
     sizes = [format_turn_count(len(conversation.turns), _count_rewound_turns(conversation))]
     if info.events_count is not None:
         sizes.append(format_counted_noun(info.events_count, "event"))
-    facts.append(("size", ", ".join([*sizes, f"{format_size(info.size, ' ')}B"])))
+    facts.append(("size", ", ".join([*sizes, f"{format_abbreviated_count(info.size, ' ')}B"])))
     if info.presence is not None:
         facts.append(("stored", PRESENCE_LABELS[info.presence]))
     else:

@@ -166,7 +166,7 @@ def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> li
             found.append(("j", "JP link", link, lambda: link))
         if lasting := _make_reference_by_event_id(document, parse_ref(reference)):
             found.append(("e", "reference by event id", lasting, lambda: lasting))
-    if command := build_show_command(document, reference):
+    if command := build_kbtui_show_command(document, reference):
         found.append(("c", "kbtui command", command, lambda: command))
     return [DialogOption(key, name, preview, (name, get)) for key, name, preview, get in found]
 
@@ -211,7 +211,7 @@ def _join_document_text(document: ReaderDocument) -> str:
     return "\n\n".join(text for text in texts if text.strip()) + "\n"
 
 
-def build_show_command(document: ReaderDocument, reference: str | None) -> str | None:
+def build_kbtui_show_command(document: ReaderDocument, reference: str | None) -> str | None:
     """Return the shell command that prints the document; None if there is no such command."""
     if document.key == "home":
         return "kbtui topics" if reference is None else f"kbtui show {reference}"
@@ -227,7 +227,7 @@ def build_show_command(document: ReaderDocument, reference: str | None) -> str |
     return f"kbtui show {quote(reference)}"
 
 
-def build_search_command(query: str, all_projects: bool) -> str:
+def build_kbtui_search_command(query: str, all_projects: bool) -> str:
     """Return the shell command that searches for `query`."""
     command = "kbtui search --all" if all_projects else "kbtui search"
     return f"{command} {quote(query) if query else 'WORDS'}"

@@ -290,7 +290,7 @@ def count_text_lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n")) if text else 0
 
 
-def format_size(number: int, gap: str = "") -> str:
+def format_abbreviated_count(number: int, gap: str = "") -> str:
     """Format a number of characters or bytes, such as 640, 3.4k or 1.2M.
 
     `gap` is put before k or M.
@@ -305,7 +305,7 @@ def format_size(number: int, gap: str = "") -> str:
 
 def format_text_length(text: str) -> str:
     """Format the length of a text, such as "3.4k chars"."""
-    return f"{format_size(len(text))} {'char' if len(text) == 1 else 'chars'}"
+    return f"{format_abbreviated_count(len(text))} {'char' if len(text) == 1 else 'chars'}"
 
 
 def format_turn_count(turns: int, rewound: int) -> str:
