@@ -438,7 +438,7 @@ def _find_learned_texts(
     The text is None if the result does not say where the text begins.
     """
     from kbtui.knowledge.learn_tool_answers import ANSWER_WITHOUT_TEXT
-    from kbtui.knowledge.subject_visibility import compile_slug_pattern, is_glob_pattern
+    from kbtui.knowledge.slug_patterns import compile_slug_pattern, is_glob_pattern
 
     def is_existing_slug(name: str) -> bool:
         return topic is not None and targets.find_subject(topic.id, name) is not None

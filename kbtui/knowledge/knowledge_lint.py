@@ -15,12 +15,12 @@ from zlib import crc32
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.file_reading_and_writing import parse_toml, read_regular_file
 from kbtui.knowledge.knowledge_data_types import KnowledgeProblem
-from kbtui.knowledge.subject_files import is_hidden_path, read_subject_text, split_file_extension
-from kbtui.knowledge.subject_visibility import (
+from kbtui.knowledge.slug_patterns import (
     compile_slug_pattern,
     has_unclosed_glob_bracket,
     is_glob_pattern,
 )
+from kbtui.knowledge.subject_files import is_hidden_path, read_subject_text, split_file_extension
 from kbtui.knowledge.system_prompt_section import estimate_token_count
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from kb_support import Build, write
 
 from kbtui.knowledge import KnowledgeBase, load_knowledge
+from kbtui.knowledge.slug_patterns import compile_slug_pattern, has_unclosed_glob_bracket
 from kbtui.knowledge.subject_files import scan_topic_directory
-from kbtui.knowledge.subject_visibility import compile_slug_pattern, has_unclosed_glob_bracket
 from kbtui.workspace import open_workspace_at_root
 
 # The model.

@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 
 from kbtui.errors import UsageError
 from kbtui.knowledge.knowledge_lint import explain_pattern_without_match
-from kbtui.knowledge.subject_visibility import MAX_PATTERN_CHARACTERS, has_unclosed_glob_bracket
+from kbtui.knowledge.slug_patterns import MAX_PATTERN_CHARACTERS, has_unclosed_glob_bracket
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_counted_noun, measure_text_width, sanitize_to_one_line
 from kbtui.tui.framework.base_screens_and_widgets import (

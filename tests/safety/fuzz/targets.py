@@ -209,7 +209,7 @@ def settings(data: bytes) -> None:
 
 def globs(data: bytes) -> None:
     """A pattern over slugs; the first line is the pattern, the rest a slug."""
-    from kbtui.knowledge.subject_visibility import compile_slug_pattern, is_glob_pattern
+    from kbtui.knowledge.slug_patterns import compile_slug_pattern, is_glob_pattern
 
     pattern, _, slug = _text(data).partition("\n")
     is_glob_pattern(pattern)
