@@ -91,9 +91,11 @@ def parse_timestamp(text: object) -> datetime | None:
         if time.tzinfo is None:
             try:
                 # `replace` takes ten times as long, which matters for conversations with many events.
-                return datetime.fromisoformat(f"{text}+00:00")
-            except ValueError:  # a date without a time
-                return time.replace(tzinfo=UTC)
+                zoned = datetime.fromisoformat(f"{text}+00:00")
+            except ValueError:  # a leap second
+                zoned = time
+            # After a date without a time, `+` separates the date from the time 00:00.
+            return zoned if zoned.tzinfo else time.replace(tzinfo=UTC)
         return time if time.tzinfo is UTC else time.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
