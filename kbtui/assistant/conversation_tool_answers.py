@@ -95,7 +95,7 @@ def format_tool_notices(
     return "; ".join(parts)
 
 
-class ToolCallRefusedError(KbtuiError):
+class ConversationToolError(KbtuiError):
     """An error worded for assistants; `command_message` and `command_hint` are worded for people."""
 
     def __init__(
@@ -112,11 +112,11 @@ class ToolCallRefusedError(KbtuiError):
         self.command_hint = command_hint or hint
 
 
-class ToolArgumentsRefusedError(ToolCallRefusedError, UsageError):
+class ToolArgumentsRefusedError(ConversationToolError, UsageError):
     """The arguments contradict each other, name the current conversation, or ask for an answer that is too long."""
 
 
-class RequestedConversationNotFoundError(ToolCallRefusedError, NothingFound):
+class RequestedConversationNotFoundError(ConversationToolError, NothingFound):
     """A requested conversation does not exist, or the argument `archived` excludes it."""
 
 

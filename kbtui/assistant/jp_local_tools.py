@@ -141,7 +141,7 @@ class PlannedFileChange:
         return (self.new or b"").decode("utf-8")
 
 
-def plan_tool_installation(
+def plan_jp_tool_installation(
     workspace: Workspace, knowledge: KnowledgeBase
 ) -> list[PlannedFileChange]:
     """Return the changes that `tools install` makes, sorted by path.

@@ -56,10 +56,10 @@ def run_tools_command(args: Namespace) -> int:
 
         return _print_tool_schemas(list_offered_tools(library.load_knowledge()), as_json=args.json)
     if args.action == "install":
-        from kbtui.assistant.jp_local_tools import plan_tool_installation
+        from kbtui.assistant.jp_local_tools import plan_jp_tool_installation
 
         _check_is_jp_workspace(library.workspace)
-        changes = plan_tool_installation(library.workspace, library.load_knowledge())
+        changes = plan_jp_tool_installation(library.workspace, library.load_knowledge())
         if args.check:
             return _check_installed_tools(changes, as_json=args.json)
         return _install_tools(library.workspace, changes, yes=args.yes, as_json=args.json)

@@ -81,10 +81,10 @@ def reword_errors_for_command() -> Iterator[None]:
     try:
         yield
     except KbtuiError as error:
-        from kbtui.assistant.conversation_tool_answers import ToolCallRefusedError
+        from kbtui.assistant.conversation_tool_answers import ConversationToolError
 
         where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
-        if isinstance(error, ToolCallRefusedError):
+        if isinstance(error, ConversationToolError):
             kind = UsageError if isinstance(error, UsageError) else NothingFound
             raise kind(error.command_message, where=where, hint=error.command_hint) from error
         if where:

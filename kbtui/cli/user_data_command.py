@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbtui.userdata.user_data_transfer import (
         ImportedRecordCounts,
         UserDataImportReport,
-        WorkspaceImportReport,
+        WorkspaceUserDataImportReport,
     )
     from kbtui.workspace import Workspace
 
@@ -255,7 +255,7 @@ def _ask_running_engine_to_refresh_index(roots: list[str]) -> None:
                 client.close()
 
 
-def _find_missing_references(imported: WorkspaceImportReport) -> list[str]:
+def _find_missing_references(imported: WorkspaceUserDataImportReport) -> list[str]:
     """Return the imported references whose subject or conversation does not exist here."""
     from kbtui.library import open_workspace
 

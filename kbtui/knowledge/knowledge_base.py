@@ -203,7 +203,7 @@ def build_declared_topics(declared: MergedTopicDeclarations) -> dict[str, Topic]
     for name, values in declared.values.items():
         key, where = f"kb.topic.{name}.subjects", declared.origins[name]
         if name not in declared.broken and (
-            problem := _find_topic_directory_problem(values.get("subjects"))
+            problem := _find_subjects_path_problem(values.get("subjects"))
         ):
             message, hint = problem
             declared.add_problem(message, where, key, name, hint)
@@ -218,7 +218,7 @@ def build_declared_topics(declared: MergedTopicDeclarations) -> dict[str, Topic]
     return topics
 
 
-def _find_topic_directory_problem(subjects: str | None) -> tuple[str, str | None] | None:
+def _find_subjects_path_problem(subjects: str | None) -> tuple[str, str | None] | None:
     """Return a problem of a topic's key `subjects` and a hint, or None if the key is valid."""
     path_hint = "write a path such as docs/project"
     if not subjects:

@@ -21,10 +21,10 @@ from kbtui.publishing.published_library_format import (
     LibraryManifest,
     LibraryPartReference,
     PublishedLibraryPartBytes,
+    PublishedVectorPartContents,
     TextPartTableOfContents,
     UnsupportedManifestFormatError,
     UnusableLibraryManifestError,
-    VectorPartTableOfContents,
     VectorTableVersion,
     check_key_pair,
     encode_and_sign_manifest,
@@ -85,7 +85,7 @@ class PublishedLibraryState:
     manifest: LibraryManifest | None = None
     tag: StoredObjectVersion | None = None
     texts: dict[str, TextPartTableOfContents] = field(default_factory=dict)
-    vectors: dict[str, VectorPartTableOfContents] = field(default_factory=dict)
+    vectors: dict[str, PublishedVectorPartContents] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     stored: dict[str, ListedStoreObject] = field(default_factory=dict)
     manifest_problem: str | None = None
@@ -390,7 +390,7 @@ class LibraryPublisher:
         assert self._embedder is not None
         model = self._embedder.model.key
         part = self._send_part(encode_vector_part(model, hashes, matrix), "vectors")
-        self._state.vectors[part.name] = VectorPartTableOfContents(model, matrix.shape[1], hashes)
+        self._state.vectors[part.name] = PublishedVectorPartContents(model, matrix.shape[1], hashes)
         return part
 
     def _update_vector_table(

@@ -123,7 +123,7 @@ class TextPartTableOfContents:
 
 
 @dataclass(frozen=True)
-class VectorPartTableOfContents:
+class PublishedVectorPartContents:
     """The table of contents of a part of vectors."""
 
     model: str
@@ -193,7 +193,7 @@ def decompress_to_known_size(data: bytes, size: int) -> bytes:
     return found
 
 
-def parse_table_of_contents(data: bytes) -> TextPartTableOfContents | VectorPartTableOfContents:
+def parse_table_of_contents(data: bytes) -> TextPartTableOfContents | PublishedVectorPartContents:
     """Parse the table of contents at the beginning of a part's bytes.
 
     Raises `DamagedLibraryPartError`, or errors of the standard library for other invalid data.
@@ -261,14 +261,14 @@ def validate_entry_key(key: Any) -> EntryKey:
     return tuple(key)
 
 
-def _parse_vector_contents(contents: dict[str, Any], table: bytes) -> VectorPartTableOfContents:
+def _parse_vector_contents(contents: dict[str, Any], table: bytes) -> PublishedVectorPartContents:
     model, dimension, count = contents["model"], contents["dimension"], contents["count"]
     if type(count) is not int or count * HASH_BYTES != len(table):
         raise DamagedLibraryPartError("the number of its vectors is wrong")
     if type(dimension) is not int or not 1 <= dimension <= 65_536 or not isinstance(model, str):
         raise DamagedLibraryPartError("it has vectors of an invalid size")
     hashes = [table[at : at + HASH_BYTES] for at in range(0, len(table), HASH_BYTES)]
-    return VectorPartTableOfContents(model, dimension, hashes)
+    return PublishedVectorPartContents(model, dimension, hashes)
 
 
 def read_entry_from_part(data: bytes, contents_bytes: int, entry: EntryInLibraryPart) -> bytes:
@@ -281,7 +281,7 @@ def read_entry_from_part(data: bytes, contents_bytes: int, entry: EntryInLibrary
 
 
 def read_vectors(
-    data: bytes, contents_bytes: int, contents: VectorPartTableOfContents
+    data: bytes, contents_bytes: int, contents: PublishedVectorPartContents
 ) -> list[bytes]:
     """Return the vectors of a part, each as bytes of 16-bit numbers. Raises `DamagedLibraryPartError`."""
     import numpy as np
@@ -329,7 +329,7 @@ def is_table_of_contents_intact(data: bytes, part: LibraryPartReference) -> bool
 
 def parse_part_table_of_contents(
     data: bytes, part: LibraryPartReference, where: str
-) -> TextPartTableOfContents | VectorPartTableOfContents:
+) -> TextPartTableOfContents | PublishedVectorPartContents:
     """Parse the table of contents of a part. Raises `DamagedLibraryPartError`.
 
     `where` is the URI of the part, for messages.

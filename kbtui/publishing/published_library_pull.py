@@ -38,9 +38,9 @@ from kbtui.publishing.published_library_format import (
     DamagedLibraryPartError,
     LibraryManifest,
     MissingLibraryPartError,
+    PublishedVectorPartContents,
     TextPartTableOfContents,
     UnusableLibraryManifestError,
-    VectorPartTableOfContents,
     is_table_of_contents_intact,
     parse_and_verify_manifest,
     parse_part_table_of_contents,
@@ -235,7 +235,7 @@ class _LibraryPull:
 
     def _load_part_table_of_contents(
         self, part: LibraryPartReference
-    ) -> TextPartTableOfContents | VectorPartTableOfContents:
+    ) -> TextPartTableOfContents | PublishedVectorPartContents:
         where = self._store.format_object_uri(part.path)
         row = self._db.execute("SELECT contents FROM parts WHERE name = ?", (part.name,)).fetchone()
         if row is not None and is_table_of_contents_intact(row[0], part):
@@ -307,7 +307,7 @@ class _LibraryPull:
         applied = set(json.loads(get_mirror_state_value(self._db, "vectors") or "[]"))
         for part in parts:
             contents = self._contents[part.name]
-            assert isinstance(contents, VectorPartTableOfContents)
+            assert isinstance(contents, PublishedVectorPartContents)
             if part.name in applied:
                 continue
             known = find_hashes_with_vector(self._db, contents.model, contents.hashes)
@@ -358,7 +358,7 @@ class _LibraryPull:
         needed: set[tuple[str, bytes]] = set()
         for part in parts:
             contents = self._contents[part.name]
-            assert isinstance(contents, VectorPartTableOfContents)
+            assert isinstance(contents, PublishedVectorPartContents)
             needed.update((contents.model, key) for key in contents.hashes)
         held = self._db.execute("SELECT model, hash FROM vectors").fetchall()
         gone = [row for row in held if row not in needed]

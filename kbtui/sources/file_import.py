@@ -131,9 +131,9 @@ async def _import_source_file(
         ):
             run.record_unchanged_document(url)
             return
-        kind = _CONTENT_TYPES_BY_EXTENSION.get(path.suffix.lower()) or _detect_file_content_type(
-            path
-        )
+        kind = _CONTENT_TYPES_BY_EXTENSION.get(
+            path.suffix.lower()
+        ) or _get_content_type_of_text_file(path)
         # Without a URL, links between the files stay relative.
         facts = await extractor.extract_in_child_process(path.read_bytes(), kind, "")
     except _FileSkippedError as error:
@@ -156,7 +156,7 @@ async def _import_source_file(
         run.store_document(document, {"stat": mark})
 
 
-def _detect_file_content_type(path: Path) -> str:
+def _get_content_type_of_text_file(path: Path) -> str:
     """Return the content type for code and other text files.
 
     Raises `_FileSkippedError` if the file is not a text file.

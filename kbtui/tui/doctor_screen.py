@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.assistant.jp_local_tools import (
     PlannedFileChange,
     apply_file_changes,
-    plan_tool_installation,
+    plan_jp_tool_installation,
 )
 from kbtui.errors import NothingFound
 from kbtui.library.diagnostics import AREAS, DiagnosticFinding, FindingState, run_diagnostics
@@ -73,7 +73,7 @@ def plan_jp_tool_file_updates(library: Library) -> list[PlannedFileChange]:
 
     Raises `NothingFound` if no tools are installed, or if nothing has to change.
     """
-    changes = plan_tool_installation(library.workspace, library.load_knowledge())
+    changes = plan_jp_tool_installation(library.workspace, library.load_knowledge())
     if all(change.action in ("write", "taken") for change in changes):
         raise NothingFound(
             "the tools for JP are not installed", hint="`kbtui tools install` installs them"

@@ -266,7 +266,7 @@ class ImportedRecordCounts:
 
 
 @dataclass
-class WorkspaceImportReport:
+class WorkspaceUserDataImportReport:
     """The changes of an import in one workspace.
 
     `references` contains the references of the added and changed bookmarks and marks.
@@ -282,7 +282,7 @@ class WorkspaceImportReport:
 class UserDataImportReport:
     """The changes that an import made or, in a dry run, would make."""
 
-    workspaces: list[WorkspaceImportReport]
+    workspaces: list[WorkspaceUserDataImportReport]
     missing: list[ExportedWorkspaceMatch]
     kept_sessions: ImportedRecordCounts
     backup: Path | None = None
@@ -367,7 +367,7 @@ class _UserDataImport:
                 self._workspaces[root] = one.workspace
                 self._matches.setdefault(root, []).append(one.data)
         imports = [
-            WorkspaceImportReport(root, [one.root for one in sections])
+            WorkspaceUserDataImportReport(root, [one.root for one in sections])
             for root, sections in self._matches.items()
         ]
         missing = [one for one in matches if one.workspace is None]
@@ -439,11 +439,11 @@ class _UserDataImport:
     def _iterate_record_files(
         self,
     ) -> Iterator[
-        tuple[Workspace, UserDataRecordFile, list[UserDataRecord], WorkspaceImportReport]
+        tuple[Workspace, UserDataRecordFile, list[UserDataRecord], WorkspaceUserDataImportReport]
     ]:
         """Yield each file for which the import has records.
 
-        Each file comes with its workspace, the imported records, and the `WorkspaceImportReport` that
+        Each file comes with its workspace, the imported records, and the `WorkspaceUserDataImportReport` that
         counts them.
         """
         for one in self._report.workspaces:
@@ -459,7 +459,7 @@ class _UserDataImport:
         self,
         known: list[UserDataRecord],
         added: list[UserDataRecord],
-        counted: WorkspaceImportReport,
+        counted: WorkspaceUserDataImportReport,
     ) -> list[UserDataRecord]:
         """Merge the records `added` into the records `known`, and return the records to write.
 

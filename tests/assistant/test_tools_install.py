@@ -393,7 +393,7 @@ def test_what_fails_half_way_is_undone(
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", full)
-    changes = jp_local_tools.plan_tool_installation(
+    changes = jp_local_tools.plan_jp_tool_installation(
         built.workspace, load_knowledge(built.workspace)
     )
     assert sum(change.action in ("write", "update") for change in changes) == 2
@@ -407,7 +407,7 @@ def test_a_failure_while_putting_files_in_place_is_undone_too(
     built: Builder, monkeypatch: pytest.MonkeyPatch, fail_at: int
 ) -> None:
     before = tree(built.root)
-    changes = jp_local_tools.plan_tool_installation(
+    changes = jp_local_tools.plan_jp_tool_installation(
         built.workspace, load_knowledge(built.workspace)
     )
     real, done = os.link, []
@@ -425,7 +425,7 @@ def test_a_failure_while_putting_files_in_place_is_undone_too(
 
 
 def test_a_file_that_appears_after_the_plan_is_kept(built: Builder) -> None:
-    changes = jp_local_tools.plan_tool_installation(
+    changes = jp_local_tools.plan_jp_tool_installation(
         built.workspace, load_knowledge(built.workspace)
     )
     theirs = built.root / SKILL

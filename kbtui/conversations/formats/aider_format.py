@@ -75,7 +75,7 @@ class AiderFormat(ConversationFormat):
     id_prefix = "aider-"
 
     def __init__(self) -> None:
-        self._histories: dict[str, _CachedAiderHistoryListing] = {}
+        self._histories: dict[str, _CachedAiderSessionList] = {}
         self._starts: dict[tuple[str, str], int] = {}
 
     def find_stored_conversations(
@@ -113,7 +113,7 @@ class AiderFormat(ConversationFormat):
                     )
         return found, problems
 
-    def _find_sessions_of_file(self, path: str) -> _CachedAiderHistoryListing:
+    def _find_sessions_of_file(self, path: str) -> _CachedAiderSessionList:
         """Find the sessions of a file.
 
         If the file has only grown since the last call, only the new text is read.
@@ -193,7 +193,7 @@ class _AiderSessionRange(NamedTuple):
     has_content: bool
 
 
-class _CachedAiderHistoryListing(NamedTuple):
+class _CachedAiderSessionList(NamedTuple):
     """The sessions of a history file, and data for detecting later changes of the file.
 
     `tail` contains the last bytes of the file. If these bytes are still at the same position, text
@@ -234,8 +234,8 @@ def _parse_conversation_id(conversation_id: str) -> tuple[str, int]:
 
 
 def _find_sessions_in_history_file(
-    file: int, path: str, status: os.stat_result, known: _CachedAiderHistoryListing | None
-) -> _CachedAiderHistoryListing:
+    file: int, path: str, status: os.stat_result, known: _CachedAiderSessionList | None
+) -> _CachedAiderSessionList:
     """Find the sessions of an open file; `known` is the result of an earlier call."""
     state = get_file_state(status)
     sessions: list[_AiderSessionRange] = []
@@ -251,13 +251,11 @@ def _find_sessions_in_history_file(
             signature = _make_session_signature(file, path, begin, end)
             sessions.append(_AiderSessionRange(begin, end, started, signature, has_content))
     size = min(_EDGE_BYTES, state[1])
-    return _CachedAiderHistoryListing(
-        state, sessions, os.pread(file, size, state[1] - size), is_text
-    )
+    return _CachedAiderSessionList(state, sessions, os.pread(file, size, state[1] - size), is_text)
 
 
 def _has_history_file_only_grown(
-    file: int, state: tuple[int, int, int], known: _CachedAiderHistoryListing
+    file: int, state: tuple[int, int, int], known: _CachedAiderSessionList
 ) -> bool:
     """Return whether the only change to a history file since `known` was read is appended text.
 
@@ -311,7 +309,7 @@ def _make_stored_session(
     path: str,
     project: ProjectDirectory,
     session: _AiderSessionRange,
-    history: _CachedAiderHistoryListing,
+    history: _CachedAiderSessionList,
     created: datetime | None,
 ) -> StoredSession:
     modified = datetime.fromtimestamp(history.state[2] / 1e9, UTC)

@@ -145,7 +145,7 @@ class CurrentFileActions:
         self._run_with_activity_shown(
             "looking for the file …",
             partial(self._find_touched_files, ref, *self._get_line_and_file_at_cursor()),
-            self._choose_file_for_turn_list,
+            self._ask_for_file_whose_turns_to_list,
             holds_keys=True,
         )
 
@@ -173,7 +173,7 @@ class CurrentFileActions:
         lines = {one.name: one.line for one in files}
         return [(path, lines.get(path, 0)) for path in dict.fromkeys(one.path for one in touched)]
 
-    def _choose_file_for_turn_list(self, files: list[tuple[str, int]]) -> None:
+    def _ask_for_file_whose_turns_to_list(self, files: list[tuple[str, int]]) -> None:
         if len(files) == 1:
             self._find_turns_of_file(files[0])
             return

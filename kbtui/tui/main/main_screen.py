@@ -605,7 +605,7 @@ class MainScreen(StyledScreen):
         self.search.go_to_hit(MAX_HITS)
 
     @on(SearchResultsPane.AllPassagesRequested)
-    def _load_all_passages(self) -> None:
+    def _load_passages_of_all_entries(self) -> None:
         self.search.load_all_passages()
 
     # panes
