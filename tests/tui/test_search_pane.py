@@ -26,7 +26,7 @@ async def search(tui: Tui, words: str) -> None:
 async def test_hits_show_while_typing_before_a_word_is_whole(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("slash")
-        await tui.type("Clon")
+        await tui.press(*"Clon")
         await tui.until(lambda: "project/start" in " ".join(hits(tui)))
         assert "Getting started" in tui.text
 
