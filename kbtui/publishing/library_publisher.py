@@ -21,8 +21,8 @@ from kbtui.publishing.published_library_format import (
     LibraryManifest,
     LibraryPartReference,
     PublishedLibraryPartBytes,
+    PublishedTextPartContents,
     PublishedVectorPartContents,
-    TextPartTableOfContents,
     UnsupportedManifestFormatError,
     UnusableLibraryManifestError,
     VectorTableVersion,
@@ -84,7 +84,7 @@ class PublishedLibraryState:
 
     manifest: LibraryManifest | None = None
     tag: StoredObjectVersion | None = None
-    texts: dict[str, TextPartTableOfContents] = field(default_factory=dict)
+    texts: dict[str, PublishedTextPartContents] = field(default_factory=dict)
     vectors: dict[str, PublishedVectorPartContents] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     stored: dict[str, ListedStoreObject] = field(default_factory=dict)
@@ -167,7 +167,7 @@ def read_published_library_state(
         except DamagedLibraryPartError:
             state.damaged.add(part.name)
             continue
-        if isinstance(contents, TextPartTableOfContents):
+        if isinstance(contents, PublishedTextPartContents):
             state.texts[part.name] = contents
         else:
             state.vectors[part.name] = contents

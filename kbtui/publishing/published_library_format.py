@@ -116,7 +116,7 @@ class EntryInLibraryPart(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TextPartTableOfContents:
+class PublishedTextPartContents:
     """The table of contents of a part of texts."""
 
     entries: list[EntryInLibraryPart]
@@ -193,7 +193,7 @@ def decompress_to_known_size(data: bytes, size: int) -> bytes:
     return found
 
 
-def parse_table_of_contents(data: bytes) -> TextPartTableOfContents | PublishedVectorPartContents:
+def parse_table_of_contents(data: bytes) -> PublishedTextPartContents | PublishedVectorPartContents:
     """Parse the table of contents at the beginning of a part's bytes.
 
     Raises `DamagedLibraryPartError`, or errors of the standard library for other invalid data.
@@ -218,7 +218,7 @@ def parse_table_of_contents(data: bytes) -> TextPartTableOfContents | PublishedV
     entries = contents["entries"]
     if len(entries) > MAX_ENTRIES_PER_PART:
         raise DamagedLibraryPartError("it has too many entries")
-    return TextPartTableOfContents([_parse_entry(entry) for entry in entries])
+    return PublishedTextPartContents([_parse_entry(entry) for entry in entries])
 
 
 def _parse_entry(entry: list[Any]) -> EntryInLibraryPart:
@@ -329,7 +329,7 @@ def is_table_of_contents_intact(data: bytes, part: LibraryPartReference) -> bool
 
 def parse_part_table_of_contents(
     data: bytes, part: LibraryPartReference, where: str
-) -> TextPartTableOfContents | PublishedVectorPartContents:
+) -> PublishedTextPartContents | PublishedVectorPartContents:
     """Parse the table of contents of a part. Raises `DamagedLibraryPartError`.
 
     `where` is the URI of the part, for messages.
@@ -341,7 +341,7 @@ def parse_part_table_of_contents(
     except (ValueError, KeyError, TypeError, struct.error, zlib.error, RecursionError) as error:
         message = f"its table of contents is invalid ({type(error).__name__})"
         raise DamagedLibraryPartError(message, where=where, hint=REPAIR_HINT) from error
-    if isinstance(contents, TextPartTableOfContents) != (part.kind == "texts"):
+    if isinstance(contents, PublishedTextPartContents) != (part.kind == "texts"):
         raise DamagedLibraryPartError(
             "the part's kind differs from the one in the manifest", where=where
         )

@@ -38,8 +38,8 @@ from kbtui.publishing.published_library_format import (
     DamagedLibraryPartError,
     LibraryManifest,
     MissingLibraryPartError,
+    PublishedTextPartContents,
     PublishedVectorPartContents,
-    TextPartTableOfContents,
     UnusableLibraryManifestError,
     is_table_of_contents_intact,
     parse_and_verify_manifest,
@@ -235,7 +235,7 @@ class _LibraryPull:
 
     def _load_part_table_of_contents(
         self, part: LibraryPartReference
-    ) -> TextPartTableOfContents | PublishedVectorPartContents:
+    ) -> PublishedTextPartContents | PublishedVectorPartContents:
         where = self._store.format_object_uri(part.path)
         row = self._db.execute("SELECT contents FROM parts WHERE name = ?", (part.name,)).fetchone()
         if row is not None and is_table_of_contents_intact(row[0], part):
@@ -260,7 +260,7 @@ class _LibraryPull:
         found: dict[EntryKey, _EntryPlaceInPart] = {}
         for part in manifest.parts:
             contents = self._contents[part.name]
-            if isinstance(contents, TextPartTableOfContents):
+            if isinstance(contents, PublishedTextPartContents):
                 found |= {entry.key: _EntryPlaceInPart(part, entry) for entry in contents.entries}
         return found
 
