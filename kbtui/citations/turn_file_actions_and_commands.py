@@ -224,7 +224,7 @@ _NOTHING_CHANGED = re.compile(
 _CREATED = re.compile(r"\bcreated?\b", re.IGNORECASE)
 _OVERWRITTEN = re.compile(r"\b(?:updated|overwr\w+|modified)\b", re.IGNORECASE)
 _RESULT_BEGINNING = 300
-"""The remark that a file was created or overwritten is looked for in this many characters of a result."""
+"""Only this many characters of a result are searched for the remark that a file was created or overwritten."""
 
 
 def collect_turn_actions_and_commands(
@@ -469,7 +469,7 @@ def _iterate_edits_of_tool_call(
                 "changed", path, edits=(edit,), hunks=_make_hunks_of_added_text(contents[0])
             )
         else:
-            # JP says that a file was created even if it replaced one.
+            # JP reports a file as created even if the call replaced an existing file.
             if _CREATED.search(beginning) and name != "fs_create_file":
                 edit = edit._replace(old="")
             yield TurnFileAction(

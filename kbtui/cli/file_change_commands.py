@@ -293,7 +293,7 @@ def _format_change_as_diff(source: str, action: TurnFileAction) -> str:
 
 
 def _print_diff(text: str) -> None:
-    """Print a diff. On a terminal, print it in colours and through the pager."""
+    """Print a diff; on a terminal, show it in colour and in the pager."""
     if not sys.stdout.isatty():
         print_result(text)
         return

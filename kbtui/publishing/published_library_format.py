@@ -570,7 +570,7 @@ def _verify_signature(text: str, signature: object, key: str, where: str) -> Non
         public.verify(base64.b64decode(signature, validate=True), text.encode())
     except (InvalidSignature, ValueError, binascii.Error) as error:
         raise UnusableLibraryManifestError(
-            "the library is not signed with the key of this workspace", where=where, hint=hint
+            "the library was not signed with this workspace's key", where=where, hint=hint
         ) from error
 
 
@@ -579,7 +579,7 @@ def parse_private_key(text: str) -> Ed25519PrivateKey:
     try:
         return Ed25519PrivateKey.from_private_bytes(base64.b64decode(text, validate=True))
     except (ValueError, binascii.Error) as error:
-        raise UsageError("this is not a private key", where=PUBLISH_KEY_VARIABLE) from error
+        raise UsageError("the value is not a private key", where=PUBLISH_KEY_VARIABLE) from error
 
 
 def check_key_pair(private: Ed25519PrivateKey | None, public: str) -> None:

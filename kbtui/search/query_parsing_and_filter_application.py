@@ -78,7 +78,7 @@ class ParsedQuery(NamedTuple):
 
     @property
     def notices_about_filter_like_words(self) -> tuple[Notice, ...]:
-        """The notices about words that look like filters.
+        """Notices about words of the query that look like filters.
 
         Words that resemble no known filter get no notice; screens only mark them.
         """

@@ -200,7 +200,7 @@ class PublishedLibraryMirror(NamedTuple):
         return self.directory / "mirror.sqlite"
 
     def exists(self) -> bool:
-        """Return whether the library has been pulled."""
+        """Return whether the library was ever pulled into this mirror."""
         return self.facts_file.is_file()
 
     def read_mirror_facts(self) -> dict[str, Any]:
