@@ -570,7 +570,7 @@ def _verify_signature(text: str, signature: object, key: str, where: str) -> Non
         public.verify(base64.b64decode(signature, validate=True), text.encode())
     except (InvalidSignature, ValueError, binascii.Error) as error:
         raise UnusableLibraryManifestError(
-            "the library was not signed with this workspace's key", where=where, hint=hint
+            "the library is not signed with the key of this workspace", where=where, hint=hint
         ) from error
 
 
