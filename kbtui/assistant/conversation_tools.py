@@ -265,10 +265,10 @@ def _list_file_history_notices(
     """Yield notices about lines that no turn wrote, and about conversations that cannot be read."""
     from kbtui.library.file_turn_history import (
         describe_conversation_problems,
-        describe_unexplained_lines,
+        describe_lines_not_written_by_turns,
     )
 
-    for text in describe_unexplained_lines(found.unexplained):
+    for text in describe_lines_not_written_by_turns(found.unexplained):
         yield ConversationToolNotice(_mask_secrets_if_requested(masked, text))
     problems = {
         info.ref: _mask_secrets_if_requested(masked, found.problems[info.id])

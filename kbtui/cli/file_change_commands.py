@@ -64,7 +64,7 @@ def run_blame_command(args: Namespace) -> int:
     from kbtui.library import open_workspace
     from kbtui.library.file_turn_history import (
         describe_conversation_problems,
-        describe_unexplained_lines,
+        describe_lines_not_written_by_turns,
     )
     from kbtui.references import shorten_conversation_ids
 
@@ -93,7 +93,7 @@ def run_blame_command(args: Namespace) -> int:
             )
             _print_diff(text)
     if not args.json:
-        for lines in describe_unexplained_lines(found.unexplained):
+        for lines in describe_lines_not_written_by_turns(found.unexplained):
             print_to_stderr(lines)
     print_unreadable_marks_notice(marks)
     print_git_problem(library.workspace)

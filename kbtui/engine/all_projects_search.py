@@ -189,12 +189,12 @@ class AllProjectsVectorSearch:
 
         return wait_for_query_vector
 
-    def get_first_available_vector(
+    def get_vector_of_first_embedded_chunk(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[float] | None:
         """Return the vector of the first chunk in `numbers` that has a vector, or None."""
         store = self._open_vector_store(index)
-        return store.get_first_available_vector(numbers) if store else None
+        return store.get_vector_of_first_embedded_chunk(numbers) if store else None
 
     def search_nearest_chunks(
         self, index: SearchedIndex, vector: list[float], request: SearchRequest

@@ -568,7 +568,9 @@ class EmbeddingWorker:
         ranked: list[tuple[int, float]] = []
         try:
             if store is not None and self._model.is_model_loaded:
-                towards = store.get_first_available_vector(question.worded[:LEAN_CANDIDATES])
+                towards = store.get_vector_of_first_embedded_chunk(
+                    question.worded[:LEAN_CANDIDATES]
+                )
                 vector = move_vector_towards(self.finish_query_embedding(text, pending), towards)
                 where = make_vector_filter_of_request(question)
                 ranked = store.search_nearest_chunks(vector, where, question.depth)
@@ -666,7 +668,7 @@ class EmbeddingWorker:
     def _load_model_and_embed_chunks(self) -> None:
         """Load the model if it is needed, and embed the chunks that have no vector."""
         self._model_key = self._model.find_embedding_model_key()
-        if self._stop.is_set() or self._sleep_if_model_is_unneeded():
+        if self._stop.is_set() or self._can_skip_model_loading():
             return
         if not self._model.is_model_loaded:
             self._model.load_model()
@@ -690,7 +692,7 @@ class EmbeddingWorker:
         self.caught_up.set()
         self._on_change()
 
-    def _sleep_if_model_is_unneeded(self) -> bool:
+    def _can_skip_model_loading(self) -> bool:
         """Return whether the model need not be loaded: no query needs it, and no chunk lacks a vector.
 
         Updates `is_asleep`.

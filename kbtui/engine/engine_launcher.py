@@ -300,7 +300,7 @@ def _connect_to_running_engine(
         time.sleep(0.05)
 
 
-def list_differing_directory_variables(client: EngineClient) -> list[str]:
+def list_differing_agent_directory_variables(client: EngineClient) -> list[str]:
     """Return the agents' directory variables that have different values in the engine and in this client.
 
     Values can differ only if another client opened the workspace and is still using it.

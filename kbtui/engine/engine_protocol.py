@@ -282,13 +282,21 @@ class _JsonScannerOptions:
     parse_float, parse_int, parse_constant = float, int, float
 
 
-def _refuse_json_value(value: object) -> object:
+def _raise_for_unserializable_value(value: object) -> object:
     raise TypeError(f"not a JSON value: {value!r}")
 
 
 _scan_json: Any = make_scanner(_JsonScannerOptions)  # type: ignore[arg-type]
 _encode_json: Any = make_encoder(
-    None, _refuse_json_value, encode_basestring_ascii, None, ":", ",", False, False, True
+    None,
+    _raise_for_unserializable_value,
+    encode_basestring_ascii,
+    None,
+    ":",
+    ",",
+    False,
+    False,
+    True,
 )
 
 

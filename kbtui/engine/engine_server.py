@@ -112,7 +112,7 @@ class EngineServer:
         self._log = log
         self._listener, self._holds_lock_and_socket = listener, holds_lock_and_socket
         began = time.monotonic()
-        self._table = WorkspacePool(
+        self._workspace_pool = WorkspacePool(
             socket_path,
             umask,
             lambda: not has_restarted or time.monotonic() - began > RECONNECT_SECONDS,
@@ -144,7 +144,7 @@ class EngineServer:
             server.close()
             for client in [*self._clients, *self._ungreeted]:
                 client.close()
-            await self._table.close_all_workspaces()
+            await self._workspace_pool.close_all_workspaces()
 
     async def _do_periodic_work_until_idle(self) -> None:
         """Do the engine's periodic work until there is a reason for the engine to exit."""
@@ -153,20 +153,20 @@ class EngineServer:
             pause = max(CHECK_SECONDS, min(quiet, SLOW_CHECK_SECONDS))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._should_end.wait(), pause)
-            self._table.maintain_workspaces()
+            self._workspace_pool.maintain_workspaces()
             if reason := self._find_reason_to_end_engine():
                 self._log(reason)
                 return
             if (
                 self._clients
-                and not self._table.is_busy
+                and not self._workspace_pool.is_busy
                 and not self._requests
-                and self._table.is_model_unused
+                and self._workspace_pool.is_model_unused
             ):
                 self._log("the model is unused; restarting the engine to free the model's memory")
                 self.should_restart = True
                 return
-            if self._clients or not self._table.is_empty or self._table.is_busy:
+            if self._clients or not self._workspace_pool.is_empty or self._workspace_pool.is_busy:
                 continue
             if time.monotonic() - self._last_seen > UNUSED_SECONDS:
                 self._log("idle")
@@ -225,13 +225,13 @@ class EngineServer:
         except Exception:
             self._log(f"an error: {traceback.format_exc()}")
             if slot is not None:
-                self._table.close_workspace(
+                self._workspace_pool.close_workspace(
                     slot, "an error occurred while the engine answered a client"
                 )
         finally:
             self._clients.discard(client)
             if slot is not None:
-                self._table.remove_client(slot, client)
+                self._workspace_pool.remove_client(slot, client)
             if client in self._ungreeted:
                 self._ungreeted.remove(client)
             self._last_seen = self._last_event = time.monotonic()
@@ -254,7 +254,7 @@ class EngineServer:
                 name: convert_path_from_utf8(value)
                 for name, value in greeting["client_environment"].items()
             }
-            slot = self._table.add_client(
+            slot = self._workspace_pool.add_client(
                 client,
                 convert_path_from_utf8(greeting["root"]),
                 variables,
@@ -318,5 +318,5 @@ class EngineServer:
             "pid": os.getpid(),
             "version": __version__,
             "memory": read_resident_memory(),
-            "workspaces": self._table.list_workspace_statuses(),
+            "workspaces": self._workspace_pool.list_workspace_statuses(),
         }

@@ -119,7 +119,7 @@ class InotifyTreeWatcher:
                         one.path
                         for one in entries
                         if one.is_dir(follow_symlinks=False) or one.is_symlink()
-                        if self._is_watched_directory(one.path)
+                        if self._is_directory_to_watch(one.path)
                     ]
             except OSError:
                 continue
@@ -142,11 +142,11 @@ class InotifyTreeWatcher:
                 continue
             path = f"{place}/{name}" if name else place
             found.add(path)
-            if mask & (_CREATE | _MOVED_TO) and self._is_watched_directory(path):
+            if mask & (_CREATE | _MOVED_TO) and self._is_directory_to_watch(path):
                 self.watch_directory_tree(path)
         return found
 
-    def _is_watched_directory(self, path: str) -> bool:
+    def _is_directory_to_watch(self, path: str) -> bool:
         return os.path.isdir(path) and self._should_watch_directory(path)  # noqa: PTH112  (never raises)
 
     def _read_inotify_events(self) -> Iterator[tuple[int, int, str]]:

@@ -43,7 +43,7 @@ class SessionArchiver:
         """Maps the id of each session that was copied or skipped to the signature of the session at that time."""
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = make_thread_with_client_environment(
-            self._keep_sessions_until_stopped, "keep"
+            self._archive_sessions_until_stopped, "keep"
         )
 
     def start_thread(self) -> None:
@@ -67,7 +67,7 @@ class SessionArchiver:
         """Ask the thread to copy new and changed sessions. Returns at once."""
         self._wake.set()
 
-    def _keep_sessions_until_stopped(self) -> None:
+    def _archive_sessions_until_stopped(self) -> None:
         pause: float | None = None
         while not self._stop.is_set():
             self._wake.wait(pause)

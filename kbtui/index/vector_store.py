@@ -327,7 +327,7 @@ class VectorStore:
             query = query.bypass_vector_index()
         return query.where(where, prefilter=True) if where else query
 
-    def get_first_available_vector(self, numbers: Sequence[int]) -> list[float] | None:
+    def get_vector_of_first_embedded_chunk(self, numbers: Sequence[int]) -> list[float] | None:
         """Return the vector of the first chunk in `numbers` that has a vector, or None."""
         if not numbers:
             return None

@@ -147,7 +147,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "learn_tool_missing": "{file} is missing, but topics have subjects to learn; `kbtui tools install` writes it",
     "learn_tool_outdated": "{file} is out of date: the topics that it describes have changed; `kbtui tools install` updates it, or shows what is new if you have edited it",
     "learn_tool_unneeded": "{file} offers `learn`, but no topic has a subject to learn; `kbtui tools install` updates it",
-    "library_mirrored": lambda values: _format_library_finding(values),
+    "library_mirrored": lambda values: _format_published_library_finding(values),
     "library_problem": "{remote}: {detail}",
     "locale_not_utf8": "the locale's encoding is {encoding}: some characters cannot be shown; try LANG=C.UTF-8",
     "marks_unusable": "marks are not shown: {detail}",
@@ -632,7 +632,7 @@ def _diagnose_published_library(library: Library) -> Iterator[FindingWithoutArea
         yield state, "library_problem", values
 
 
-def _format_library_finding(values: Mapping[str, Any]) -> str:
+def _format_published_library_finding(values: Mapping[str, Any]) -> str:
     commit = f" from commit {values['commit'][:12]}" if values["commit"] else ""
     return (
         f"{values['remote']} was published on {values['published_at']}{commit}; "

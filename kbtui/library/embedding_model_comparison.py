@@ -48,7 +48,7 @@ MIN_TIMED_PASSAGES = 16
 """The speed of a model is measured with at least this many passages, even if their vectors are cached."""
 
 
-class _MeasuredEmbeddingModel(NamedTuple):
+class _ModelMeasurementsAndVectors(NamedTuple):
     facts: dict[str, Any]
     passages: Matrix
     queries: Matrix
@@ -307,7 +307,7 @@ def _measure_embedding_model(
     queries: Sequence[str],
     passages: Sequence[_SampledPassage],
     total: int,
-) -> _MeasuredEmbeddingModel:
+) -> _ModelMeasurementsAndVectors:
     model, embedder = vectors.model, vectors.model.embedder
     titles, _, _ = vectors.look_up_or_embed_texts([one.title for one in passages], "titles")
     texts, timed, seconds = vectors.look_up_or_embed_texts(
@@ -339,10 +339,10 @@ def _measure_embedding_model(
         "query_milliseconds": 1000 * seconds / len(queries),
         "seconds_for_all": total / speed,
     }
-    return _MeasuredEmbeddingModel(facts, of_passages, of_queries)
+    return _ModelMeasurementsAndVectors(facts, of_passages, of_queries)
 
 
-def _rank_passages(measured: _MeasuredEmbeddingModel) -> Any:
+def _rank_passages(measured: _ModelMeasurementsAndVectors) -> Any:
     """Return one row for each query: the positions of the passages most similar to the query, best first."""
     similarities = measured.queries @ measured.passages.T
     return np.argsort(-similarities, axis=1, kind="stable")[:, :BEST_HITS]

@@ -199,7 +199,7 @@ def _format_line_range(lines: LineRange) -> str:
 _UNEXPLAINED_MAX = 5
 
 
-def describe_unexplained_lines(unexplained: list[LinesNotWrittenByTurns]) -> Iterator[str]:
+def describe_lines_not_written_by_turns(unexplained: list[LinesNotWrittenByTurns]) -> Iterator[str]:
     """Yield messages about lines that no turn wrote: one for each commit, and one for uncommitted lines."""
     by_commit: dict[str | None, list[LinesNotWrittenByTurns]] = {}
     for one in unexplained:
@@ -361,13 +361,13 @@ def blame_file(
     lines = _cut_line_range_at_end_of_file(lines, len(text_lines), name)
     wanted = range(lines.first - 1, lines.last)
     edits = _EditsToFile(found)
-    origins = _list_line_origins(history, committed, text_lines)
+    origins = _map_lines_to_origin_commits(history, committed, text_lines)
     writers = edits.find_edits_that_wrote_lines(history, text_lines, wanted, origins)
     return FileTurnHistory(
         path,
         lines,
         edits.group_written_lines_by_turn(writers),
-        _list_unexplained_lines([n for n in wanted if n not in writers], origins),
+        _group_lines_not_written_by_turns([n for n in wanted if n not in writers], origins),
         earlier_names,
         problems,
     )
@@ -537,7 +537,7 @@ def _find_turns_with_actions_on_file(
     before: set[str] = set()
     while (wanted := set(names.until)) != before:
         before = wanted
-        scan = _FileNameScanner(wanted | learned.list_last_slug_parts(wanted))
+        scan = _FileNameScanner(wanted | learned.add_paths_and_list_names_in_learn_calls(wanted))
         for info in infos:
             if info.id not in read and scan.may_contain_name(info):
                 conversations[info.id], read[info.id] = _read_file_actions(
@@ -616,7 +616,7 @@ class _LearnToolReadFinder:
         except KbtuiError:  # the configuration of the topics is invalid
             return None
 
-    def list_last_slug_parts(self, paths: Iterable[str]) -> set[str]:
+    def add_paths_and_list_names_in_learn_calls(self, paths: Iterable[str]) -> set[str]:
         """Return the last part of the slug of each file in `paths` that can be a subject.
 
         Paths are relative to the workspace. Call this method before `iterate_learned_file_reads`, which uses the
@@ -851,7 +851,7 @@ def _cut_line_range_at_end_of_file(lines: LineRange, count: int, name: str) -> L
     return LineRange(lines.first, min(lines.last, count))
 
 
-def _list_line_origins(
+def _map_lines_to_origin_commits(
     history: GitHistory | None, path: str, lines: list[str]
 ) -> dict[int, LineOrigin]:
     """Map the index of each line to the line's origin. Lines that differ from the current commit are left out."""
@@ -872,7 +872,7 @@ def _list_line_origins(
     }
 
 
-def _list_unexplained_lines(
+def _group_lines_not_written_by_turns(
     indices: list[int], origins: dict[int, LineOrigin]
 ) -> list[LinesNotWrittenByTurns]:
     """Return ranges of adjacent lines from the same commit. `indices` are zero-based and ascending."""

@@ -156,12 +156,12 @@ class IndexAndEngineAccess:
         """
         from kbtui.engine.engine_launcher import (
             connect_or_start_engine,
-            list_differing_directory_variables,
+            list_differing_agent_directory_variables,
         )
 
         check = get_current_cancellation().raise_if_cancelled
         client = connect_or_start_engine(self.workspace, start=start, check=check)
-        self._different_variables = list_differing_directory_variables(client)
+        self._different_variables = list_differing_agent_directory_variables(client)
         return client
 
     def request_engine_refresh(

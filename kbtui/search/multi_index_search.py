@@ -74,7 +74,7 @@ class VectorSearch(Protocol):
     def start_query_embedding(self, text: str) -> Callable[[], QueryVector]:
         """Start embedding a query, and return a function that waits for the query's vector."""
 
-    def get_first_available_vector(
+    def get_vector_of_first_embedded_chunk(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[float] | None:
         """Return the vector of the first chunk in `numbers` that has a vector, or None."""
@@ -268,7 +268,7 @@ class _MultiIndexSearch:
         for chunk, _ in words[:LEAN_CANDIDATES]:
             for place in self._list_places_of_passage(chunk):
                 with self._convert_index_errors(place.position):
-                    goal = goal or vectors.get_first_available_vector(
+                    goal = goal or vectors.get_vector_of_first_embedded_chunk(
                         self._indexes[place.position], [place.number]
                     )
             if goal is not None:

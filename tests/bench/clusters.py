@@ -104,7 +104,7 @@ class Near:
 
         def ask(pending: Future[Any], question: SearchRequest, generation: str) -> SemanticRanking:
             pending.result()
-            towards = self._store.get_first_available_vector(
+            towards = self._store.get_vector_of_first_embedded_chunk(
                 list(question.worded[:LEAN_CANDIDATES])
             )
             vector = move_vector_towards(self._asked.some(1)[0].tolist(), towards)

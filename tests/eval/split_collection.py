@@ -44,11 +44,11 @@ class CorpusVectors:
         """Return a function that returns the vector of a query."""
         return partial(QueryVector, self._vectors.embed_question(text))
 
-    def get_first_available_vector(
+    def get_vector_of_first_embedded_chunk(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[float] | None:
         """Return the vector of the first chunk that has one."""
-        return self._stores[index.reader.folder].get_first_available_vector(numbers)
+        return self._stores[index.reader.folder].get_vector_of_first_embedded_chunk(numbers)
 
     def search_nearest_chunks(
         self, index: SearchedIndex, vector: list[float], request: SearchRequest

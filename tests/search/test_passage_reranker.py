@@ -210,7 +210,9 @@ class _Vectors:
     def start_query_embedding(self, text: str) -> Callable[[], QueryVector]:
         return lambda: QueryVector([1.0])
 
-    def get_first_available_vector(self, index: SearchedIndex, numbers: Sequence[int]) -> None:
+    def get_vector_of_first_embedded_chunk(
+        self, index: SearchedIndex, numbers: Sequence[int]
+    ) -> None:
         return None
 
     def search_nearest_chunks(

@@ -13,7 +13,7 @@ from kbtui.library.file_turn_history import (
     FileUsedByCall,
     blame_file,
     describe_conversation_problems,
-    describe_unexplained_lines,
+    describe_lines_not_written_by_turns,
     format_line_ranges,
     list_files_used_by_call,
     map_turns_to_actions_and_commands,
@@ -206,7 +206,7 @@ class CurrentFileActions:
         found, line, marks = turns
         what = f"{found.path}:{found.format_line_numbers()}" if found.lines else found.path
         what = sanitize_to_one_line(what)
-        notes = [*describe_unexplained_lines(found.unexplained)]
+        notes = [*describe_lines_not_written_by_turns(found.unexplained)]
         if found.problems:
             notes.append(describe_conversation_problems(found.problems))
         if not found.turns:
