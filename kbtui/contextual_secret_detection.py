@@ -403,10 +403,10 @@ def find_secrets_by_context(text: str, data: bytes) -> Iterator[DetectedSecret]:
         for name in _OTHER_SCRIPTS.finditer(text):
             if assigned := assignment.match(text, name.start()):
                 yield from _find_assigned_secrets(assigned)
-    yield from _find_secrets_in_variables(text, data)
-    yield from _find_secrets_in_lists(text, data)
-    yield from _find_secrets_in_tables(text, data)
-    yield from _find_secrets_in_columns(text, data)
+    yield from _find_secrets_in_environment_variables(text, data)
+    yield from _find_secrets_in_lists_after_heading(text, data)
+    yield from _find_secrets_in_markdown_tables(text, data)
+    yield from _find_secrets_in_csv_columns(text, data)
 
 
 def _find_secrets_in_context(
@@ -509,7 +509,7 @@ def _find_secrets_in_json_web_key(text: str, at: int) -> Iterator[DetectedSecret
             yield DetectedSecret(*value.span("value"), "private key")
 
 
-def _find_secrets_in_variables(text: str, data: bytes) -> Iterator[DetectedSecret]:
+def _find_secrets_in_environment_variables(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the secrets in environment variables with names such as `DB_PASSWORD`.
 
     A password is found even if it looks like an ordinary word.
@@ -537,7 +537,7 @@ def _find_secrets_in_variables(text: str, data: bytes) -> Iterator[DetectedSecre
             yield DetectedSecret(start, start + len(value), "secret")
 
 
-def _find_secrets_in_lists(text: str, data: bytes) -> Iterator[DetectedSecret]:
+def _find_secrets_in_lists_after_heading(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the secrets on the lines after a line that names secrets, such as `recovery codes:`.
 
     The lines can be a block or a list in YAML, or a list in Markdown.
@@ -560,7 +560,7 @@ def _find_secrets_in_lists(text: str, data: bytes) -> Iterator[DetectedSecret]:
             at = match.end()
 
 
-def _find_secrets_in_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
+def _find_secrets_in_markdown_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the secrets in Markdown tables: the values in columns whose heading names secrets."""
     for rule in compile_re2_pattern(_TABLE_RULE).finditer(data):
         end = rule.start() - 1
@@ -584,7 +584,7 @@ def _find_secrets_in_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
             at += len(line) + 1
 
 
-def _find_secrets_in_columns(text: str, data: bytes) -> Iterator[DetectedSecret]:
+def _find_secrets_in_csv_columns(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the secrets in CSV or similar text: values in columns whose heading names secrets."""
     for heading in compile_re2_pattern(_COLUMN_HEADINGS).finditer(data):
         line = text[heading.start() : heading.end()].strip("\r\n")

@@ -158,7 +158,7 @@ class _JsonSecretMasker:
             if value.get("kind") == "Secret" and key in ("data", "stringData"):
                 new = self._mask_kubernetes_values(item)
             elif key in _WEB_KEY_MEMBERS and "kty" in value and isinstance(item, str):
-                new = self._mask_whole_value(item, "private key")
+                new = self._replace_value_with_mask(item, "private key")
             else:
                 # A name and a value as two members, as in lists of environment variables.
                 named = value.get("name", value.get("key")) if name.lower() == "value" else None
@@ -168,19 +168,20 @@ class _JsonSecretMasker:
 
     def _mask_kubernetes_values(self, value: Any) -> Any:
         if not isinstance(value, dict):
-            return self._mask_whole_value(value, "Kubernetes secret")
+            return self._replace_value_with_mask(value, "Kubernetes secret")
         return {
-            key: self._mask_whole_value(item, "Kubernetes secret") for key, item in value.items()
+            key: self._replace_value_with_mask(item, "Kubernetes secret")
+            for key, item in value.items()
         }
 
-    def _mask_whole_value(self, value: Any, what: str) -> str:
+    def _replace_value_with_mask(self, value: Any, what: str) -> str:
         if isinstance(value, str):
             self._remember_secret(value, what)
         return f"[masked: {what}]"
 
     def _mask_list(self, value: list[Any], name: str) -> list[Any]:
         texts = [item for item in value if isinstance(item, str)]
-        if len(texts) == len(value) and self._is_command_or_phrase(texts):
+        if len(texts) == len(value) and self._should_search_list_as_one_line(texts):
             line = " ".join(texts)
             found = find_secrets(line)
             if any(secret.what == "mnemonic" for secret in found):
@@ -197,7 +198,7 @@ class _JsonSecretMasker:
         return list(map(self.mask_value, value, [name, *names]))
 
     @staticmethod
-    def _is_command_or_phrase(texts: list[str]) -> bool:
+    def _should_search_list_as_one_line(texts: list[str]) -> bool:
         is_short = len(texts) <= 500 and sum(map(len, texts)) <= 20_000
         return is_short and (
             len(texts) >= _MIN_PHRASE_WORDS or any(text[:1] == "-" for text in texts)
@@ -206,7 +207,7 @@ class _JsonSecretMasker:
 
 def _find_secrets_in_named_value(value: str, name: str) -> list[DetectedSecret]:
     """Return the secrets in a string of a JSON value. `name` is the key of the string."""
-    if not _is_secret_name(name):
+    if not _is_name_of_secret(name):
         return find_secrets(value)
     if _is_secret_by_name(value, name) and not re.search(r"\s", value):
         return [DetectedSecret(0, len(value), "secret")]
@@ -222,11 +223,11 @@ def _find_secrets_in_named_value(value: str, name: str) -> list[DetectedSecret]:
 def _is_secret_by_name(value: str, name: str) -> bool:
     """Return whether a value looks random and its key is the name of a secret."""
     has_length = bool(name) and 8 <= len(value) <= 4_000
-    return has_length and _is_secret_name(name) and is_random_looking(value)
+    return has_length and _is_name_of_secret(name) and is_random_looking(value)
 
 
 @lru_cache(maxsize=1_000)
-def _is_secret_name(name: str) -> bool:
+def _is_name_of_secret(name: str) -> bool:
     """Return whether a value under the key `name` is a secret.
 
     `name` is a name such as `password`, or an option such as `-u`.

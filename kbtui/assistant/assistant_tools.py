@@ -528,7 +528,7 @@ def _find_library_of_reference(library: Library, reference: str) -> tuple[Librar
     return library.open_library_of_workspace(workspace.root), rest
 
 
-def _map_labels_of_other_workspaces(library: Library) -> dict[str | None, str]:
+def _map_other_workspaces_to_labels(library: Library) -> dict[str | None, str]:
     """Map the root of each other workspace to the text `[label] ` that precedes its references."""
     from kbtui.userdata.workspace_registry import list_registered_workspaces
 
@@ -576,7 +576,7 @@ def _answer_search_call(call: ToolRequest) -> ToolReply:
         raise UsageError("; ".join(map(str, answer.mistakes)))
     if call.masked:
         answer = answer._replace(hits=[_mask_secrets_in_hit(library, hit) for hit in answer.hits])
-    labels = _map_labels_of_other_workspaces(library) if all_projects else {}
+    labels = _map_other_workspaces_to_labels(library) if all_projects else {}
     return ToolReply(format_search_answer(answer, arguments["max_chars"], labels))
 
 
@@ -781,7 +781,7 @@ def _grep_all_projects(
         arguments["limit"],
         arguments["max_chars"],
     )
-    labels = _map_labels_of_other_workspaces(library)
+    labels = _map_other_workspaces_to_labels(library)
     answer.hits = [
         replace(hit, id=labels.get(hit.workspace, "") + hit.id, project=None, workspace=None)
         for hit in answer.hits

@@ -69,7 +69,7 @@ async def _forward_valid_messages(
                     await output.send(SessionMessage(refusal))
 
 
-async def _forward_masked_messages(
+async def _forward_messages_with_masked_errors(
     messages: MemoryObjectReceiveStream[SessionMessage], writing: WriteStream[SessionMessage]
 ) -> None:
     """Forward messages to the client. Mask secrets in protocol errors, because these errors quote requests."""
@@ -189,7 +189,7 @@ async def _serve_stdio(server: Server[Any], library: Library, *, masked: bool) -
             output: WriteStream[SessionMessage] = writing
             if masked:
                 output, messages = anyio.create_memory_object_stream[SessionMessage]()
-                tasks.start_soon(_forward_masked_messages, messages, writing)
+                tasks.start_soon(_forward_messages_with_masked_errors, messages, writing)
             checked, requests = anyio.create_memory_object_stream["Item"]()
             tasks.start_soon(_forward_valid_messages, reading, checked, output)
             await server.run(requests, output, options)

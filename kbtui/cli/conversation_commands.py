@@ -234,7 +234,7 @@ def _print_conversation_list(library: Library, args: Namespace) -> int:
         print_to_stderr(
             f"{len(strays)} conversations skipped; `kbtui doctor` lists them with the reasons"
         )
-    _print_conversation_answer(
+    _print_conversation_tool_answer(
         "list", answer, args.format, lambda writer: writer.format_conversation_list(answer)
     )
     if args.format == "text" and not (answer.conversations or answer.notices):
@@ -292,7 +292,7 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
         compiled = make_grep_pattern(
             pattern, ignore_case=not args.case_sensitive, is_regex=args.regex
         )
-        _print_conversation_answer(
+        _print_conversation_tool_answer(
             "grep",
             answer,
             args.format,
@@ -402,7 +402,7 @@ def _print_conversation(library: Library, args: Namespace) -> int:
             max_chars=args.max_chars,
             extract_citations=library.extract_citations,
         )
-    _print_conversation_answer(
+    _print_conversation_tool_answer(
         "read", answer, args.format, lambda writer: writer.format_conversation_turns(answer)
     )
     has_events = any(turn["events"] for turn in answer.turns)
@@ -517,7 +517,7 @@ def _format_conversation_facts(facts: Mapping[str, Any]) -> Iterator[str]:
                     number = "-" if count is None else f"{count:,}{mark}"
                     yield f"{key.replace('_', ' '):<20} {number}"
         elif name == "subagent_usage":
-            yield f"{'subagent tokens':<20} {_format_usage(TokenUsage(**value))}"
+            yield f"{'subagent tokens':<20} {_format_token_usage(TokenUsage(**value))}"
         elif name in {"cost", "subagent_cost"}:
             yield f"{label:<20} {'-' if value is None else format_cost(value)}"
         elif name == "models":
@@ -527,7 +527,7 @@ def _format_conversation_facts(facts: Mapping[str, Any]) -> Iterator[str]:
             yield f"{label:<20} {text}"
 
 
-def _format_usage(usage: TokenUsage) -> str:
+def _format_token_usage(usage: TokenUsage) -> str:
     """Format token counts as one line, such as `3,047  (37 input, 10 output, 2,500 cache read, 500 cache write)`."""
     total = "-" if usage.total_tokens is None else f"{usage.total_tokens:,}"
     counts = {
@@ -541,7 +541,7 @@ def _format_usage(usage: TokenUsage) -> str:
     return total + (f"  ({parts})" if parts else "") + mark
 
 
-def _print_conversation_answer(
+def _print_conversation_tool_answer(
     kind: str,
     answer: ConversationListPage | ConversationGrepAnswer | ConversationReadAnswer,
     form: str,
@@ -861,7 +861,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
         get_export_format_of_path,
         prepare_shared_conversation,
     )
-    from kbtui.cli.turn_mark_command import report_unreadable_marks
+    from kbtui.cli.turn_mark_command import warn_if_marks_cannot_be_read
     from kbtui.conversations.conversation_repository import (
         find_conversation,
         load_conversation,
@@ -904,7 +904,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
         write_output_file(library.workspace, args.output, text)
     for line in describe_masked_secrets(shared):
         print_to_stderr(f"masked: {line}")
-    report_unreadable_marks(library)
+    warn_if_marks_cannot_be_read(library)
     for problem in conversation.problems:
         print_to_stderr(f"{conversation.info.ref}: {problem}")
     return 0 if turns else 1

@@ -134,7 +134,7 @@ def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> in
     print_text_or_json(f"{name}\n", facts, args.json)
     if not args.json:
         print_to_stderr(f"`kbtui source run {name}` fetches its documents")
-        _print_cron_explanation(source)
+        _explain_when_engine_runs_source(source)
     return 0
 
 
@@ -158,11 +158,11 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
         )
         return 0
     record_source_approval(workspace, userdata, source)
-    _print_cron_explanation(source)
+    _explain_when_engine_runs_source(source)
     return 0
 
 
-def _print_cron_explanation(source: DocumentSourceDefinition) -> None:
+def _explain_when_engine_runs_source(source: DocumentSourceDefinition) -> None:
     if source.cron is not None:
         print_to_stderr(
             "the engine runs the source at the scheduled times, and makes up for a missed run when the engine starts; "
@@ -209,16 +209,16 @@ def _run_requested_sources(workspace: Workspace, userdata: UserData, args: Names
                 runs.append(run_document_source(workspace, name, on_progress=show_source_progress))
         except KeyboardInterrupt:
             if (run := userdata.load_last_source_runs().get(name)) is not None:
-                _print_source_run(run)
+                _print_source_run_result(run)
             raise
         if not args.json:
-            _print_source_run(runs[-1])
+            _print_source_run_result(runs[-1])
     if args.json:
         print_json_result([{"name": run.source, **run.as_json()} for run in runs])
     return 0 if runs and all(run.status == "ok" for run in runs) else 1
 
 
-def _print_source_run(run: SourceRunRecord) -> None:
+def _print_source_run_result(run: SourceRunRecord) -> None:
     print_result(
         f"{run.source}: {run.status}, {format_counted_noun(run.entries, 'document')} ({run.document_counts_text}) "
         f"in {run.ended - run.began:.1f} s\n"

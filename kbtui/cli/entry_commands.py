@@ -24,8 +24,8 @@ from kbtui.cli.filter_options import add_filter_options, iterate_filters_from_op
 from kbtui.cli.tui_start_commands import declare_open_command_arguments
 from kbtui.cli.turn_mark_command import (
     format_turn_mark_lines,
-    print_unreadable_marks_notice,
-    report_unreadable_marks,
+    print_notice_of_unreadable_marks,
+    warn_if_marks_cannot_be_read,
 )
 from kbtui.dates import DAY_SECONDS, format_unix_time_as_iso
 from kbtui.errors import KbtuiError, NothingFound, UsageError
@@ -397,7 +397,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
     library.close()
     text = _format_entry_details(row, source, chunks, cites, short_refs, marks)
     print_text_or_json(text, facts, args.json)
-    print_unreadable_marks_notice(marks)
+    print_notice_of_unreadable_marks(marks)
     return 0
 
 
@@ -465,7 +465,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
             fact["difference"] = difference
         facts.append(fact)
     print_text_or_json("".join(lines), {"ref": str(ref), "versions": facts}, args.json)
-    print_unreadable_marks_notice(marks)
+    print_notice_of_unreadable_marks(marks)
     return 0
 
 
@@ -577,7 +577,7 @@ def run_show_command(args: Namespace) -> int:
         print_result(text)
     with suppress(UsageError):
         parse_conversation_ref(args.ref)
-        report_unreadable_marks(library)
+        warn_if_marks_cannot_be_read(library)
     return 0
 
 
@@ -634,7 +634,7 @@ def run_cites_command(args: Namespace) -> int:
         found.ref, found.uses, found.used_by, differences, marks.make_turn_marks_json_fields
     )
     print_text_or_json("".join(lines), facts, args.json)
-    print_unreadable_marks_notice(marks)
+    print_notice_of_unreadable_marks(marks)
     if not found.uses and not found.used_by:
         print_to_stderr(f"no citations to or from {found.ref}")
         return 1

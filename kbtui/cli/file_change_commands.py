@@ -15,7 +15,7 @@ from kbtui.cli.cli_output import (
     print_through_pager,
     print_to_stderr,
 )
-from kbtui.cli.turn_mark_command import format_turn_mark_lines, print_unreadable_marks_notice
+from kbtui.cli.turn_mark_command import format_turn_mark_lines, print_notice_of_unreadable_marks
 from kbtui.terminal_text import (
     cut_to_width,
     format_added_and_removed_counts,
@@ -95,7 +95,7 @@ def run_blame_command(args: Namespace) -> int:
     if not args.json:
         for lines in describe_lines_not_written_by_turns(found.unexplained):
             print_to_stderr(lines)
-    print_unreadable_marks_notice(marks)
+    print_notice_of_unreadable_marks(marks)
     print_git_problem(library.workspace)
     if found.problems and not args.json:
         print_to_stderr(describe_conversation_problems(found.problems))
@@ -200,7 +200,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
         print_result("".join(_format_changed_files(changes, marks)))
     else:
         _print_diff("".join(_format_changes_as_diffs(changes, marks)))
-    print_unreadable_marks_notice(marks)
+    print_notice_of_unreadable_marks(marks)
     for problem in conversation.problems:
         print_to_stderr(f"{info.ref}: {problem}")
     if not changes and not args.json:

@@ -9,7 +9,7 @@ from kbtui.cli.cli_output import (
     print_to_stderr,
     update_and_open_index,
 )
-from kbtui.cli.turn_mark_command import format_turn_mark_lines, print_unreadable_marks_notice
+from kbtui.cli.turn_mark_command import format_turn_mark_lines, print_notice_of_unreadable_marks
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import UsageError
 from kbtui.terminal_text import (
@@ -79,7 +79,7 @@ def run_insights_command(args: Namespace) -> int:
             stale_days=args.stale_days,
             hidden=args.hidden,
         )
-    print_unreadable_marks_notice(found.marks)
+    print_notice_of_unreadable_marks(found.marks)
     library.close()
     is_logging = library.settings.query_log
     facts = {**found.as_json(), "logging": is_logging}

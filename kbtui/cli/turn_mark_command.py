@@ -168,7 +168,7 @@ def cut_mark_label(label: str) -> str:
     return cut_to_width(sanitize_to_one_line(label), MAX_LISTED_CHARACTERS)
 
 
-def print_unreadable_marks_notice(marks: MarksOfTurns | ConversationMarks) -> None:
+def print_notice_of_unreadable_marks(marks: MarksOfTurns | ConversationMarks) -> None:
     """Print a notice on stderr if the marks could not be read."""
     if marks.notice is not None:
         from kbtui.notices import format_notice
@@ -176,7 +176,7 @@ def print_unreadable_marks_notice(marks: MarksOfTurns | ConversationMarks) -> No
         print_to_stderr(sanitize_to_one_line(format_notice(marks.notice)))
 
 
-def report_unreadable_marks(library: Library) -> None:
+def warn_if_marks_cannot_be_read(library: Library) -> None:
     """If the marks cannot be read, print on stderr that they are not shown, and the reason."""
     from kbtui.userdata.turn_mark_store import MarkStore
 
