@@ -58,7 +58,7 @@ _PROBLEM_TEXTS: dict[MarkProblem, str] = {
 }
 
 
-def ask_for_and_save_mark(
+def ask_for_and_save_turn_mark(
     screen: StyledScreen,
     library: Library,
     reference: str,
@@ -83,7 +83,7 @@ def ask_for_and_save_mark(
                 lambda error: on_changed(format_error_on_one_line(error, library.workspace.root)),
             )
         elif chosen is not None:
-            dialog = _make_mark_form(library, reference, chosen, placed)
+            dialog = _make_turn_mark_form(library, reference, chosen, placed)
             screen.app.push_screen(dialog, report_saved_mark)
 
     def report_saved_mark(mark: Mark | None) -> None:
@@ -93,7 +93,7 @@ def ask_for_and_save_mark(
     screen.app.push_screen(OptionsDialog(f"Mark {reference} as", options), remove_mark_or_open_form)
 
 
-def _make_mark_form(
+def _make_turn_mark_form(
     library: Library, reference: str, state: str, placed: PlacedMark | None
 ) -> FormDialog:
     root, known = library.workspace.root, placed.mark if placed else None
@@ -296,7 +296,7 @@ class BookmarksScreen(BookmarkAndMarkScreenBase):
         self.app.push_screen(TextInputDialog(title, item.note), save_bookmark_note)
 
 
-class MarksScreen(BookmarkAndMarkScreenBase):
+class TurnMarksScreen(BookmarkAndMarkScreenBase):
     """A screen with a list of marks."""
 
     SCOPE = "marks"
@@ -338,7 +338,9 @@ class MarksScreen(BookmarkAndMarkScreenBase):
             self._offer_actions_on_lost_mark(item)
         else:
             reload = self.reload_rows_after_change
-            ask_for_and_save_mark(self, self._library, item.ref, item, lambda message: reload())
+            ask_for_and_save_turn_mark(
+                self, self._library, item.ref, item, lambda message: reload()
+            )
 
     def _offer_actions_on_lost_mark(self, placed: PlacedMark) -> None:
         """Show what is known about a mark whose text no longer exists, and offer actions.

@@ -89,7 +89,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
             super().__init__()
             self.text, self.name = text, name
 
-    class TurnCitationsLineChanged(Message):
+    class CitationSummaryLineChanged(Message):
         """The line that names the citations of the turn at the cursor has changed.
 
         `forms` are forms of the line, the longest first. There is none while the pane is visible,
@@ -197,8 +197,8 @@ class CitationsPane(BorderDrawingPane, Vertical):
         if conversation is not None:
             self._used_worker.submit_call(
                 lambda: self._extract_citations(conversation),
-                self._store_used_citations,
-                lambda error: self._store_used_citations(([], {}, {})),
+                self._show_loaded_citations,
+                lambda error: self._show_loaded_citations(([], {}, {})),
             )
 
     def _load_citing_turns(self) -> None:
@@ -250,7 +250,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
         except IndexUnavailable:
             return found, {}, activities
 
-    def _store_used_citations(
+    def _show_loaded_citations(
         self, found: tuple[list[Citation], dict[str, str], dict[int, TurnActionsAndCommands]]
     ) -> None:
         citations, self._short_refs, self.activities = found
@@ -324,7 +324,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
             forms = self._make_citation_summary_forms(self._conversation)
         if forms != self._citation_summary_forms:
             self._citation_summary_forms = forms
-            self.post_message(self.TurnCitationsLineChanged(forms))
+            self.post_message(self.CitationSummaryLineChanged(forms))
 
     def _make_citation_summary_forms(self, conversation: Conversation) -> list[Spans]:
         """Return forms of a line such as "cited: learned api/errors", the longest first.

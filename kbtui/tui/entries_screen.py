@@ -279,7 +279,7 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Read
     Called in a background thread.
     """
     chunks = serialize_entry_chunks(library.open_index_reader(), row.id)
-    source, problem = _read_source_name_and_problem(library, row)
+    source, problem = _read_source_name_and_text_problem(library, row)
     title: Spans = [
         (sanitize_to_one_line(row.title), "h1"),
         (format_parent_title_suffix(row.parent_title, row.parent_id), "dim"),
@@ -323,7 +323,9 @@ def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Span
     return [(name, value) for name, value in facts.items() if value]
 
 
-def _read_source_name_and_problem(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
+def _read_source_name_and_text_problem(
+    library: Library, row: EntryRow
+) -> tuple[str | None, str | None]:
     """Return the name of a subject's source, and the problem with the subject's text.
 
     The name is None if no source fetched the subject. The problem is None if the text is valid. If

@@ -350,7 +350,7 @@ def build_error_document(
     return document
 
 
-def build_hit_preview_document(key: str, hit: Hit) -> ReaderDocument:
+def build_other_workspace_hit_preview(key: str, hit: Hit) -> ReaderDocument:
     """Return the preview of a hit in another workspace: where the hit is, and its passage."""
     where: Facts = [
         ("Project", [(sanitize_to_one_line(hit.project or ""), "")]),

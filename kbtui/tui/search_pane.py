@@ -357,7 +357,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         more = "+" if self.answer is not None and self.answer.has_more else ""
         return f"{self.total_entries_with_hits:,}{more}"
 
-    def _list_rows_of_hits(self) -> list[ListRow]:
+    def _list_best_hit_rows(self) -> list[ListRow]:
         """Return the row of the best hit of each entry."""
         rows = {_make_entry_key(row.data): row for row in self.list.rows[::-1] if row.selectable}
         return [*rows.values()][::-1]
@@ -365,14 +365,14 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
     def select_hit(self, number: int) -> bool:
         """Select a hit by its number, counted from 1; return whether the list contains it."""
         rows = (
-            [] if self.answer is None or self.is_showing_suggestions else self._list_rows_of_hits()
+            [] if self.answer is None or self.is_showing_suggestions else self._list_best_hit_rows()
         )
         return 1 <= number <= len(rows) and self.list.select_row(rows[number - 1].key)
 
     def select_last_hit(self) -> int:
         """Select the last row; return the number of its hit."""
         RowList.action_bottom(self.list)
-        return len(self._list_rows_of_hits())
+        return len(self._list_best_hit_rows())
 
     def show_hit_position(self) -> None:
         """Show in the border which hit is selected, such as "hit 30 of 103", and how to go to another."""
@@ -414,7 +414,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
             is_unfolded = entry in self._unfolded
             more = 0 if is_unfolded and len(hits) > 1 else hits[0].entry_passages - 1
             other = hits[0].workspace if hits[0].workspace != workspace else None
-            row = self._make_hit_row(hits[0], refs[0], more, other)
+            row = self._make_best_hit_row(hits[0], refs[0], more, other)
             row.left.insert(0, (f"{number:>{digits}} ", "dim"))
             yield row
             if is_unfolded:
@@ -538,7 +538,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
             return width, f"{sanitize_to_one_line(hit.role or '')}, turn {hit.turn} · {date}"
         return width, truncate_text_start(sanitize_to_one_line(ref), max(18, width * 2 // 5))
 
-    def _make_hit_row(self, hit: Hit, ref: str, more: int, workspace: str | None) -> ListRow:
+    def _make_best_hit_row(self, hit: Hit, ref: str, more: int, workspace: str | None) -> ListRow:
         """Return the row of the best hit of an entry; `more` is how many other passages are folded.
 
         `workspace` is the workspace to name in the row, or None.
@@ -746,10 +746,10 @@ def load_search_suggestions(data: UserData, recent: Iterable[str]) -> Suggestion
         ]
     except WorkspaceError as error:
         problems.append(f"Saved searches and bookmarks cannot be read: {error}")
-    return SuggestionsAndProblems([*found, *list_filter_suggestions()], problems)
+    return SuggestionsAndProblems([*found, *suggest_all_search_filters()], problems)
 
 
-def list_filter_suggestions() -> list[SearchSuggestion]:
+def suggest_all_search_filters() -> list[SearchSuggestion]:
     """Return one suggestion for each filter of the search."""
     return [SearchSuggestion("filter", f"{row.key}:") for row in list_filters_of_input("search")]
 

@@ -82,7 +82,7 @@ class SubjectFileActions:
         form = FormDialog(
             "New entry", fields, self._plan_new_subject, self._describe_error, "write the text"
         )
-        self._screen.app.push_screen(form, self._write_planned_subject)
+        self._screen.app.push_screen(form, self._write_planned_subject_in_editor)
 
     def _plan_new_subject(self, values: FormValues) -> PlannedSubject:
         """Check the form, and return the knowledge base, the topic and the draft of the new subject.
@@ -103,7 +103,7 @@ class SubjectFileActions:
         subject_editing.validate_new_slug(knowledge, topic, slug)
         return knowledge, topic, draft
 
-    def _write_planned_subject(self, planned: PlannedSubject | None) -> None:
+    def _write_planned_subject_in_editor(self, planned: PlannedSubject | None) -> None:
         if planned is None:
             return
 

@@ -184,8 +184,8 @@ _HIDDEN = define_command("hidden", "full_stop", "hidden", "Show or hide hidden s
 SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *copy_commands_with_scope(
         "workshop",
-        define_command("learn", "space", "pre-load", "Pre-load the subject, or stop pre-loading it.", 9, action="mark_subject('learned')"),
-        define_command("disable", "x", "disable", "Disable the subject, or enable it again.", 8, action="mark_subject('disabled')"),
+        define_command("learn", "space", "pre-load", "Pre-load the subject, or stop pre-loading it.", 9, action="toggle_subject_mark('learned')"),
+        define_command("disable", "x", "disable", "Disable the subject, or enable it again.", 8, action="toggle_subject_mark('disabled')"),
         define_command("switch", "tilde", "topic on/off", "Switch the topic on or off.", 5, action="toggle_topic"),
         define_command("write", "ctrl+s", "write", "Review the changes; press again to write them to kb.toml.", 10, action="review_or_write_marks"),
         define_command("undo", "u", "undo", "Undo the last write.", 4, needs="written", action="undo_written_change"),

@@ -244,7 +244,7 @@ async def test_the_palette_has_the_ids_of_all_screens(book: Builder) -> None:
 
 def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:
     from kbtui.tui.app import KbtuiApp
-    from kbtui.tui.bookmarks_and_marks_screens import BookmarksScreen, MarksScreen
+    from kbtui.tui.bookmarks_and_marks_screens import BookmarksScreen, TurnMarksScreen
     from kbtui.tui.doctor_screen import DoctorScreen
     from kbtui.tui.entries_screen import EntriesScreen
     from kbtui.tui.insights_screen import InsightsScreen
@@ -259,7 +259,7 @@ def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:
         "sources": SourcesScreen,
         "insights": InsightsScreen,
         "bookmarks": BookmarksScreen,
-        "marks": MarksScreen,
+        "marks": TurnMarksScreen,
         "help": HelpScreen,
     }
     assert set(owners) == set(SCREENS)

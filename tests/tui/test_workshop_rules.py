@@ -1,4 +1,4 @@
-"""The workshop without its screen: costs, rows, marks, patterns."""
+"""The workshop without its screen: sizes, rows, marks, patterns."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import (
     PendingPreloadOrDisableChanges,
     PromptTextSize,
     SubjectPromptSizes,
-    apply_preload_marks,
+    apply_pending_marks,
     find_subject_or_topic_state,
     format_prompt_size_change,
     load_prompt_with_changes,
@@ -40,10 +40,10 @@ slugs = st.lists(
 def test_the_sum_below_any_beginning_is_that_of_its_subjects(
     found: list[str], data: st.DataObject
 ) -> None:
-    costs = [PromptTextSize(len(slug), n, is_estimate=n % 3 == 0) for n, slug in enumerate(found)]
-    sums = FolderSizeSums(found, list(costs))
+    sizes = [PromptTextSize(len(slug), n, is_estimate=n % 3 == 0) for n, slug in enumerate(found)]
+    sums = FolderSizeSums(found, list(sizes))
     prefix = data.draw(st.sampled_from(["", *(slug[: len(slug) // 2] for slug in found)]))
-    own = [cost for slug, cost in zip(found, costs, strict=True) if slug.startswith(prefix)]
+    own = [size for slug, size in zip(found, sizes, strict=True) if slug.startswith(prefix)]
     wanted = PromptTextSize(
         sum(c.characters for c in own), sum(c.tokens for c in own), any(c.is_estimate for c in own)
     )
@@ -72,19 +72,19 @@ def test_growth_has_one_sign_unless_letters_and_tokens_differ() -> None:
 
 def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> None:
     knowledge = load_knowledge(open_workspace_at_root(book.root))
-    costs = SubjectPromptSizes()
-    todo = next(iter(costs.measure_subject_sizes(knowledge, lambda: True)))
+    subject_sizes = SubjectPromptSizes()
+    todo = next(iter(subject_sizes.measure_subject_sizes(knowledge, lambda: True)))
     assert todo == 6
-    assert list(costs.measure_subject_sizes(knowledge, lambda: True))[-1] == 0
+    assert list(subject_sizes.measure_subject_sizes(knowledge, lambda: True))[-1] == 0
     for topic, slug in (("project", "start"), ("snippets", "retry")):
-        assert costs.get_subject_size(topic, slug) == measure_prompt_size(
+        assert subject_sizes.get_subject_size(topic, slug) == measure_prompt_size(
             knowledge.learn(topic, slug).text
         )
     book.subject("project/start.md", "shorter\n")
     again = load_knowledge(open_workspace_at_root(book.root))
-    assert next(iter(costs.measure_subject_sizes(again, lambda: True))) == 1
-    assert list(costs.measure_subject_sizes(again, lambda: True))
-    assert costs.get_subject_size("project", "start") == PromptTextSize(8, 2)
+    assert next(iter(subject_sizes.measure_subject_sizes(again, lambda: True))) == 1
+    assert list(subject_sizes.measure_subject_sizes(again, lambda: True))
+    assert subject_sizes.get_subject_size("project", "start") == PromptTextSize(8, 2)
 
 
 @FILES
@@ -153,9 +153,9 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
     prompt_with_changes = load_prompt_with_changes(Files(), SubjectPromptSizes())  # type: ignore[arg-type]
     for slug, state in presses:
         now = marks.find_state_with_pending_mark(knowledge, "project", slug)
-        marks.toggle_preload_mark(PreloadOrDisableChange("project", slug, state), knowledge)  # type: ignore[arg-type]
-        prompt_with_changes = apply_preload_marks(
-            prompt_with_changes, SubjectPromptSizes(), marks.unwritten_preload_marks
+        marks.toggle_pending_mark(PreloadOrDisableChange("project", slug, state), knowledge)  # type: ignore[arg-type]
+        prompt_with_changes = apply_pending_marks(
+            prompt_with_changes, SubjectPromptSizes(), marks.pending_marks_in_order
         )
         assert not prompt_with_changes.refusals
         # Pressed once it is so; pressed again it is not.
@@ -164,10 +164,10 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
     assert (
         prompt_with_changes.prompt
         == knowledge.copy_with_preload_marks(
-            marks.unwritten_preload_marks
+            marks.pending_marks_in_order
         ).format_knowledge_section()
     )
-    assert prompt_with_changes.cost == measure_prompt_size(prompt_with_changes.prompt)
+    assert prompt_with_changes.size == measure_prompt_size(prompt_with_changes.prompt)
     for topic in knowledge.topics:
         assert prompt_with_changes.preloads[topic] == measure_prompt_size(
             prompt_with_changes.knowledge.format_preloaded_subjects(topic)

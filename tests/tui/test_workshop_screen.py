@@ -38,7 +38,7 @@ def kb(book: Builder) -> Path:
     return path
 
 
-def cost(text: str | None) -> str:
+def format_size(text: str | None) -> str:
     return f"{len(text or ''):,} characters ≈ {estimate_token_count(text or ''):,} tokens"
 
 
@@ -52,10 +52,10 @@ async def test_it_opens_at_the_subject_one_reads_with_what_learn_returns(book: B
         assert shop.screen.list.selected_row.key == "project/people/ada"
         await shop.tui.until("learn project people/ada")
         assert shop.given == learned
-        assert cost(learned) in shop.tui.text
+        assert format_size(learned) in shop.tui.text
 
 
-async def test_topics_folders_and_subjects_show_their_cost_and_their_sign(book: Builder) -> None:
+async def test_topics_folders_and_subjects_show_their_size_and_their_sign(book: Builder) -> None:
     knowledge = knowledge_of(book.root)
     async with workshop(book.root) as shop:
         text = knowledge.learn("project", "start", has_prompt=True).text
@@ -81,7 +81,7 @@ async def test_the_whole_section_is_the_commands_and_v_changes_between_both(book
     async with workshop(book.root) as shop:
         await shop.select("whole")
         await shop.tui.until(lambda: shop.given == prompt)
-        assert cost(prompt) in shop.tui.text
+        assert format_size(prompt) in shop.tui.text
         await shop.select("snippets/retry")
         listing = knowledge_of(book.root).learn("snippets", "retry", has_prompt=True).text
         assert listing.startswith("```toml\n")
@@ -140,7 +140,9 @@ async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb:
             lambda: shop.given == wanted.learn("project", "people/ada", has_prompt=True).text
         )
         assert "Nothing in topic" in shop.given
-        await shop.tui.until(f"{cost(wanted.format_knowledge_section())}, +{grown:,} characters ≈ ")
+        await shop.tui.until(
+            f"{format_size(wanted.format_knowledge_section())}, +{grown:,} characters ≈ "
+        )
         assert "2 unwritten changes" in shop.tui.text
         await shop.press("v")
         await shop.tui.until(lambda: shop.given == wanted.format_knowledge_section())
@@ -162,7 +164,7 @@ async def test_a_topic_is_switched_off_and_on_again(book: Builder) -> None:
         await shop.tui.until("−")
         await shop.marked("tilde")
         assert "off" not in shop.entry("Project Handbook")
-        assert not shop.screen.marks.unwritten_preload_marks
+        assert not shop.screen.marks.pending_marks_in_order
 
 
 async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Builder) -> None:
@@ -175,7 +177,7 @@ async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Bu
             shop.screen.message_line.text.split()
         )
         assert "kb.toml" in shop.tui.text
-        assert not shop.screen.marks.unwritten_preload_marks
+        assert not shop.screen.marks.pending_marks_in_order
         assert shop.entry("old").startswith("✕ old")
 
 
@@ -185,7 +187,7 @@ async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Buil
             await shop.select(key)
             await shop.press("space")
             assert words in shop.screen.message_line.text
-        assert not shop.screen.marks.unwritten_preload_marks
+        assert not shop.screen.marks.pending_marks_in_order
 
 
 async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
@@ -194,7 +196,7 @@ async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
         await shop.marked("x", "tilde")
         assert len(shop.screen.marks) == 2
         await shop.marked("U")
-        assert not shop.screen.marks.unwritten_preload_marks
+        assert not shop.screen.marks.pending_marks_in_order
         await shop.tui.until(lambda: "unwritten change" not in shop.tui.text)
 
 
@@ -210,7 +212,7 @@ async def test_marks_outlive_a_reload_and_one_whose_subject_is_gone_is_dropped(
         book.subject("project/start.md", "much shorter\n")
         await shop.press("ctrl+r")
         await shop.tui.until("unknown subject")
-        assert [mark.slug for mark in shop.screen.marks.unwritten_preload_marks] == ["start"]
+        assert [mark.slug for mark in shop.screen.marks.pending_marks_in_order] == ["start"]
         await shop.tui.until(lambda: "start 13 ≈ 4" in shop.entry("start"))
 
 
@@ -221,7 +223,7 @@ async def test_files_that_change_meanwhile_are_seen_and_marks_stay(book: Builder
         book.subject("project/new.md", "brand new\n")
         shop.screen.handle_files_changed({"event": "changed", "knowledge": True})
         await shop.tui.until(lambda: any("new 10 ≈ 3" in entry for entry in shop.entries))
-        assert [mark.slug for mark in shop.screen.marks.unwritten_preload_marks] == ["start"]
+        assert [mark.slug for mark in shop.screen.marks.pending_marks_in_order] == ["start"]
         # While a change is shown, what is shown stays.
         await shop.shown()
         shop.screen.handle_files_changed({"event": "changed", "knowledge": True})
@@ -250,7 +252,7 @@ async def test_only_the_second_w_writes_exactly_what_was_shown(book: Builder, kb
         assert "# My topics. Keep this comment." in text
         assert "# always" in text
         assert text.replace('  "start",\n', "", 1).replace('disabled = ["retry"]\n', "") == WRITTEN
-        await shop.tui.until(lambda: not shop.screen.marks.unwritten_preload_marks)
+        await shop.tui.until(lambda: not shop.screen.marks.pending_marks_in_order)
         await shop.tui.until(lambda: shop.entry("start").startswith("◆ start"))
         assert knowledge_of(book.root).topics["project"].learned == ("style", "start")
 
@@ -306,7 +308,7 @@ async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
         assert "review the change and try again" in " ".join(shop.screen.message_line.text.split())
         assert kb.read_text() == WRITTEN + "# another hand\n"
         # Asked again, the change is shown anew, on what the file says now.
-        assert shop.screen.marks.unwritten_preload_marks
+        assert shop.screen.marks.pending_marks_in_order
         await shop.shown()
         await shop.press("ctrl+s")
         await shop.tui.until("Written to .jp/kb.toml")
@@ -422,7 +424,7 @@ async def test_escape_goes_back_step_by_step(book: Builder) -> None:
 # patterns
 
 
-async def test_a_glob_lists_what_it_matches_and_what_learn_would_cost(book: Builder) -> None:
+async def test_a_glob_lists_what_it_matches_and_what_learn_would_return(book: Builder) -> None:
     text = knowledge_of(book.root).learn("project", ["p*/*", "start"], has_prompt=True).text
     async with workshop(book.root) as shop:
         await shop.select("topic:project")
@@ -432,7 +434,7 @@ async def test_a_glob_lists_what_it_matches_and_what_learn_would_cost(book: Buil
             "project/start",
         ]
         assert shop.given == text
-        assert f"2 subjects, {cost(text)}" in shop.tui.text
+        assert f"2 subjects, {format_size(text)}" in shop.tui.text
         assert "kbtui learn project 'p*/*' start" in shop.tui.text
         # From any other topic by its name, and to the matches with Enter.
         await shop.tried("snippets/**")
@@ -440,7 +442,7 @@ async def test_a_glob_lists_what_it_matches_and_what_learn_would_cost(book: Buil
         await shop.press("enter")
         assert shop.tui.app.focused is shop.screen.list
         await shop.marked("space")
-        assert [mark.slug for mark in shop.screen.marks.unwritten_preload_marks] == ["retry"]
+        assert [mark.slug for mark in shop.screen.marks.pending_marks_in_order] == ["retry"]
 
 
 async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Builder) -> None:
@@ -535,7 +537,7 @@ async def test_jps_fragments_are_a_read_only_group_with_who_loads_them(book: Bui
         assert shop.entry("House rules").startswith("House rules 24 ≈ 6")
         await shop.press("space", "x", "tilde")
         assert "Select a topic" in shop.screen.message_line.text
-        assert not shop.screen.marks.unwritten_preload_marks
+        assert not shop.screen.marks.pending_marks_in_order
     assert tree_hash(book.root) == before
 
 
@@ -573,7 +575,7 @@ async def test_hostile_titles_and_names_are_only_text(book: Builder) -> None:
         assert shop.is_open
 
 
-async def test_what_cannot_be_learned_says_so_in_place_of_its_cost(book: Builder) -> None:
+async def test_what_cannot_be_learned_says_so_in_place_of_its_size(book: Builder) -> None:
     (book.root / "docs" / "snippets" / "blob.bin").write_bytes(b"\0\1\2")
     (book.root / "docs" / "snippets" / "latin.txt").write_bytes(b"caf\xe9")
     async with workshop(book.root) as shop:
@@ -618,7 +620,7 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
         (folder / f"s{number:04}.md").write_text(f"# Subject {number}\n")
     names = (
         "load_prompt_with_changes",
-        "apply_preload_marks",
+        "apply_pending_marks",
         "make_subject_tree_rows",
         "find_subject_pattern_matches",
         "make_workshop_preview",

@@ -64,7 +64,7 @@ class Shop:
         await self.tui.until(
             lambda: (
                 screen.prompt_with_changes is not None
-                and screen.prompt_with_changes.marks == screen.marks.unwritten_preload_marks
+                and screen.prompt_with_changes.marks == screen.marks.pending_marks_in_order
             )
         )
 

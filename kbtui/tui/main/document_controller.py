@@ -15,9 +15,9 @@ from kbtui.tui.framework.idle_garbage_collection import pause_garbage_collection
 from kbtui.tui.generated_reader_pages import (
     MAX_NEWS,
     build_error_document,
-    build_hit_preview_document,
     build_home_document,
     build_no_hits_document,
+    build_other_workspace_hit_preview,
     build_topic_document,
 )
 from kbtui.tui.navigation_target import (
@@ -173,7 +173,9 @@ class DocumentController:
             self.save_reading_position_in_history()
             self._is_previewing = True
             self._open_worker.discard_pending_results()
-            self._show_document_in_reader(target, build_hit_preview_document(target.key, hit))
+            self._show_document_in_reader(
+                target, build_other_workspace_hit_preview(target.key, hit)
+            )
 
     def preview_absence_of_hits(self, reason: Spans) -> None:
         """In place of a preview, show the reason why there is no hit. Without a preview, do nothing."""

@@ -559,8 +559,10 @@ class MainScreen(StyledScreen):
     def _copy_citations(self, event: CitationsPane.CopyRequested) -> None:
         self.items.copy_text(event.text, event.name)
 
-    @on(CitationsPane.TurnCitationsLineChanged)
-    def _show_turn_citations_in_reader(self, event: CitationsPane.TurnCitationsLineChanged) -> None:
+    @on(CitationsPane.CitationSummaryLineChanged)
+    def _show_turn_citations_in_reader(
+        self, event: CitationsPane.CitationSummaryLineChanged
+    ) -> None:
         self.reader_pane.show_turn_citations_line(event.forms)
 
     # searching
@@ -725,7 +727,7 @@ class MainScreen(StyledScreen):
         self.app.push_screen(BookmarksScreen(self.library, contents), self.open_returned_reference)
 
     def action_show_marks(self) -> None:
-        from kbtui.tui.bookmarks_and_marks_screens import MarksScreen
+        from kbtui.tui.bookmarks_and_marks_screens import TurnMarksScreen
 
         def reload_document_and_open_reference(ref: Ref | None) -> None:
             # Marks may have been changed or removed.
@@ -734,7 +736,7 @@ class MainScreen(StyledScreen):
 
         contents = self.document_controller.contents or TopicsAndConversations()
         self.app.push_screen(
-            MarksScreen(self.library, contents), reload_document_and_open_reference
+            TurnMarksScreen(self.library, contents), reload_document_and_open_reference
         )
 
     def action_open_prompt_workshop(self) -> None:

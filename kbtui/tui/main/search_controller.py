@@ -29,8 +29,8 @@ from kbtui.tui.search_pane import (
     SearchBar,
     SearchInput,
     SuggestionsAndProblems,
-    list_filter_suggestions,
     load_search_suggestions,
+    suggest_all_search_filters,
 )
 from kbtui.tui.tui_command_table import find_key_label_of_command
 
@@ -583,7 +583,7 @@ class SearchController:
             load_suggestions_from_user_data,
             show_suggestions_if_query_is_empty,
             lambda error: show_suggestions_if_query_is_empty(
-                SuggestionsAndProblems(list_filter_suggestions(), [str(error)])
+                SuggestionsAndProblems(suggest_all_search_filters(), [str(error)])
             ),
         )
 

@@ -264,9 +264,9 @@ class SelectedItemActions:
             main.document_controller.reload_shown_document()
 
         def ask_for_new_or_changed_mark(known: PlacedMark | None) -> None:
-            from kbtui.tui.bookmarks_and_marks_screens import ask_for_and_save_mark
+            from kbtui.tui.bookmarks_and_marks_screens import ask_for_and_save_turn_mark
 
-            ask_for_and_save_mark(
+            ask_for_and_save_turn_mark(
                 main.screen, library, reference, known, report_and_reload_changed_marks
             )
 

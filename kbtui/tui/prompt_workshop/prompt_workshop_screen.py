@@ -51,7 +51,7 @@ from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import (
     PromptTextSize,
     SubjectPromptSizes,
     SystemPromptWithUnsavedChanges,
-    apply_preload_marks,
+    apply_pending_marks,
     format_prompt_size_change,
     load_prompt_with_changes,
     make_folder_size_sums,
@@ -94,12 +94,12 @@ if TYPE_CHECKING:
 class PromptWorkshopPreview:
     """A document for the right pane of the workshop.
 
-    `cost` is the size of the document's text, or None if the text is not for an assistant. `line` is
+    `size` is the size of the document's text, or None if the text is not for an assistant. `line` is
     the 1-based number of the line to show first, or None for the top.
     """
 
     document: ReaderDocument
-    cost: PromptTextSize | None = None
+    size: PromptTextSize | None = None
     line: int | None = None
 
 
@@ -169,9 +169,9 @@ def _make_prompt_preview(title: str, text: str | None) -> PromptWorkshopPreview:
 
 def _make_text_preview(key: str, title: str, text: str) -> PromptWorkshopPreview:
     document = build_assistant_text_document(key, sanitize_to_one_line(title), text, view="prompt")
-    cost = measure_prompt_size(text)
-    document.size = cost.format_prompt_size_with_units()
-    return PromptWorkshopPreview(document, cost)
+    size = measure_prompt_size(text)
+    document.size = size.format_prompt_size_with_units()
+    return PromptWorkshopPreview(document, size)
 
 
 def _find_prompt_line_of_node(
@@ -208,10 +208,10 @@ def _make_jp_prompt_section_preview(
     facts.append(("loaded by", [(loaders or "nothing", "" if loaders else "warning")]))
     blocks: list[ReaderBlock] = [FactTableBlock("facts", facts)]
     blocks += make_source_text_blocks("text", section.content, above=1)
-    cost = measure_prompt_size(section.content)
-    key, size = f"fragment:{number}:{section.path}", cost.format_prompt_size_with_units()
+    size = measure_prompt_size(section.content)
+    key, size_text = f"fragment:{number}:{section.path}", size.format_prompt_size_with_units()
     return PromptWorkshopPreview(
-        ReaderDocument(key, sanitize_to_one_line(section.name), blocks, size=size), cost
+        ReaderDocument(key, sanitize_to_one_line(section.name), blocks, size=size_text), size
     )
 
 
@@ -270,10 +270,10 @@ class PromptWorkshopScreen(ListDetailScreen):
         self, library: Library, reference: str | None, written: list[TomlFileChange]
     ) -> None:
         self.marks = PendingPreloadOrDisableChanges()
-        self.costs = SubjectPromptSizes()
+        self.subject_sizes = SubjectPromptSizes()
         self.options = SubjectTreeOptions()
         self.list: SubjectTreeList
-        super().__init__(library, SubjectTreeList(self.costs, self.marks, self.options))
+        super().__init__(library, SubjectTreeList(self.subject_sizes, self.marks, self.options))
         self.prompt_with_changes: SystemPromptWithUnsavedChanges | None = None
         self.pattern_bar = SubjectPatternInputBar()
         self.pattern_result = SubjectPatternMatches("")
@@ -317,7 +317,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.count_worker.discard_pending_results()
         self.prompt_with_changes = self.list.prompt_with_changes = None
         self.pattern_result = SubjectPatternMatches("")
-        self.costs.forget_subject_sizes()
+        self.subject_sizes.forget_subject_sizes()
         self.list.rows = []
 
     def _show_prompt_totals(self) -> None:
@@ -353,11 +353,11 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _reload_knowledge_files(self, written: tuple[PreloadOrDisableChange, ...] = ()) -> None:
         """Read the files again, and remove the marks `written`, which `kb.toml` now contains."""
-        marks = tuple(mark for mark in self.marks.unwritten_preload_marks if mark not in written)
+        marks = tuple(mark for mark in self.marks.pending_marks_in_order if mark not in written)
 
         def show_reloaded_prompt(prompt_with_changes: SystemPromptWithUnsavedChanges) -> None:
             for mark in written:
-                self.marks.remove_preload_mark(mark)
+                self.marks.remove_pending_mark(mark)
             if self._initial_reference is not None:
                 self._select_initial_entry(prompt_with_changes, self._initial_reference)
                 self._initial_reference = None
@@ -368,13 +368,13 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._measure_subjects_with_progress(prompt_with_changes)
 
         self.run_in_thread(
-            lambda: load_prompt_with_changes(self.library, self.costs, marks),
+            lambda: load_prompt_with_changes(self.library, self.subject_sizes, marks),
             show_reloaded_prompt,
         )
 
-    def _apply_marks_to_prompt(self) -> None:
+    def _apply_pending_marks_to_prompt(self) -> None:
         """Apply the current marks to the prompt that was read from the files, and show the result."""
-        prompt_with_changes, marks = self.prompt_with_changes, self.marks.unwritten_preload_marks
+        prompt_with_changes, marks = self.prompt_with_changes, self.marks.pending_marks_in_order
         if prompt_with_changes is None:
             return
 
@@ -386,7 +386,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 self._show_prompt_with_changes(marked)
 
         self.run_in_thread(
-            lambda: apply_preload_marks(prompt_with_changes, self.costs, marks),
+            lambda: apply_pending_marks(prompt_with_changes, self.subject_sizes, marks),
             show_prompt_if_current,
             self._mark_worker,
         )
@@ -397,12 +397,12 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.prompt_with_changes = prompt_with_changes
         self.list.set_prompt_with_changes(prompt_with_changes)
         for mark, _ in prompt_with_changes.refusals:
-            self.marks.remove_preload_mark(mark)
+            self.marks.remove_pending_mark(mark)
         self._show_prompt_totals()
         self._show_selected_row_details()
         # The marks may have changed while the thread ran.
-        if self.marks.unwritten_preload_marks != prompt_with_changes.marks:
-            self._apply_marks_to_prompt()
+        if self.marks.pending_marks_in_order != prompt_with_changes.marks:
+            self._apply_pending_marks_to_prompt()
         self._rebuild_tree_rows()
         for _, error in prompt_with_changes.refusals:
             self.show_error(error)
@@ -434,9 +434,11 @@ class PromptWorkshopScreen(ListDetailScreen):
 
         def measure_in_thread() -> None:
             call, written = get_current_cancellation(), prompt_with_changes.written
-            for left in self.costs.measure_subject_sizes(written, lambda: not call.cancelled):
+            for left in self.subject_sizes.measure_subject_sizes(
+                written, lambda: not call.cancelled
+            ):
                 knowledge = (self.prompt_with_changes or prompt_with_changes).knowledge
-                sums = make_folder_size_sums(knowledge, self.costs)
+                sums = make_folder_size_sums(knowledge, self.subject_sizes)
                 self.call_later(show_progress, call, knowledge, sums, left)
 
         def show_progress(
@@ -496,7 +498,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
         def match_pattern() -> tuple[SubjectPatternMatches, list[ListRow]]:
             result = find_subject_pattern_matches(
-                text, prompt_with_changes.knowledge, self.costs, topic
+                text, prompt_with_changes.knowledge, self.subject_sizes, topic
             )
             return result, make_rows_of_matching_subjects(result.matches)
 
@@ -510,7 +512,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _set_pattern_result(self, result: SubjectPatternMatches) -> None:
         self.pattern_result = result
-        self.pattern_bar.show_pattern_result(result, result.cost.format_prompt_size_with_units())
+        self.pattern_bar.show_pattern_result(result, result.size.format_prompt_size_with_units())
         self._show_selected_row_details(PREVIEW_DELAY)
 
     def action_focus_pattern_input(self) -> None:
@@ -564,10 +566,10 @@ class PromptWorkshopScreen(ListDetailScreen):
             return
         self._show_preview(preview)
         result, prompt_with_changes = self.pattern_result, self.prompt_with_changes
-        if result.is_valid_pattern and preview.cost is not None:
+        if result.is_valid_pattern and preview.size is not None:
             outcome = preview.document.size
             if result.preloads and prompt_with_changes is not None:
-                growth = format_prompt_size_change(prompt_with_changes.cost, preview.cost)
+                growth = format_prompt_size_change(prompt_with_changes.size, preview.size)
                 outcome = growth or "prompt size unchanged"
             self.pattern_bar.show_pattern_result(result, outcome)
 
@@ -640,10 +642,10 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     # marks
 
-    def action_mark_subject(self, state: Literal["learned", "disabled"]) -> None:
+    def action_toggle_subject_mark(self, state: Literal["learned", "disabled"]) -> None:
         node = self.list.selected_tree_node
         if node.kind == "subject":
-            self._toggle_preload_mark(PreloadOrDisableChange(node.topic, node.name, state))
+            self._toggle_pending_mark(PreloadOrDisableChange(node.topic, node.name, state))
             return
         switch = self.get_key_label("switch")
         reasons = {
@@ -664,31 +666,31 @@ class PromptWorkshopScreen(ListDetailScreen):
                 )
                 == "on"
             )
-            self._toggle_preload_mark(PreloadOrDisableChange(topic, None, "off" if is_on else "on"))
+            self._toggle_pending_mark(PreloadOrDisableChange(topic, None, "off" if is_on else "on"))
 
-    def _toggle_preload_mark(self, mark: PreloadOrDisableChange) -> None:
+    def _toggle_pending_mark(self, mark: PreloadOrDisableChange) -> None:
         written = self.prompt_with_changes.written if self.prompt_with_changes else None
         if written is not None and mark.topic in written.topics and not self._is_writing:
-            self.marks.toggle_preload_mark(mark, written)
-            self._show_changed_preload_marks()
+            self.marks.toggle_pending_mark(mark, written)
+            self._update_prompt_after_marking()
 
     def action_discard_marks(self) -> None:
         if self.marks:
             self.marks.clear()
-            self._show_changed_preload_marks()
+            self._update_prompt_after_marking()
 
-    def _show_changed_preload_marks(self) -> None:
+    def _update_prompt_after_marking(self) -> None:
         self._withdraw_proposed_change()
         self.show_message()
         self._show_prompt_totals()
         self.list.refresh()
-        self._apply_marks_to_prompt()
+        self._apply_pending_marks_to_prompt()
 
     # writing
 
     def action_review_or_write_marks(self) -> None:
         """Show how the marks would change `kb.toml`. If this change is already shown, write it."""
-        change, marks = self._shown_change, self.marks.unwritten_preload_marks
+        change, marks = self._shown_change, self.marks.pending_marks_in_order
         if change is not None:
             self._shown_change = None
 
@@ -754,7 +756,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._shown_change = change
         self._preview_worker.discard_pending_results()
         state = self.prompt_with_changes
-        growth = format_prompt_size_change(state.written_cost, state.cost) if state else ""
+        growth = format_prompt_size_change(state.written_size, state.size) if state else ""
         note = f"Prompt: {growth or 'size unchanged'}. Nothing is written yet."
         heading = f"This will be written to {change.name}"
         self._show_preview(make_toml_change_preview(change, heading, note))

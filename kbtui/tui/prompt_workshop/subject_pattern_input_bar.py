@@ -21,7 +21,7 @@ from kbtui.tui.framework.base_screens_and_widgets import (
 )
 from kbtui.tui.framework.styled_text import Spans, measure_cell_width, truncate_spans
 from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
-from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import NO_COST, PromptTextSize
+from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import ZERO_SIZE, PromptTextSize
 from kbtui.tui.tui_command_table import find_key_label_of_command
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class SubjectPatternMatches:
     * `topic` and `patterns` are the arguments of `learn`.
     * `preloads` are the values of `-k`, which pre-loads subjects.
     * `matches` are pairs of topic and slug.
-    * `cost` is their total size.
+    * `size` is their total size.
     """
 
     text: str
@@ -67,7 +67,7 @@ class SubjectPatternMatches:
     patterns: tuple[str, ...] = ()
     preloads: tuple[str, ...] = ()
     matches: tuple[tuple[str, str], ...] = ()
-    cost: PromptTextSize = NO_COST
+    size: PromptTextSize = ZERO_SIZE
     problem: SubjectPatternProblem | None = None
 
     @property
@@ -84,7 +84,7 @@ class SubjectPatternMatches:
 
 
 def find_subject_pattern_matches(
-    text: str, knowledge: KnowledgeBase, costs: SubjectPromptSizes, selected: str | None
+    text: str, knowledge: KnowledgeBase, subject_sizes: SubjectPromptSizes, selected: str | None
 ) -> SubjectPatternMatches:
     """Parse the input and find its matches. `selected` is the topic of patterns that name no topic."""
     try:
@@ -95,15 +95,15 @@ def find_subject_pattern_matches(
             word.text in KNOWLEDGE_FLAGS or word.text.startswith(("--knowledge=", "-k"))
             for word in words
         ):
-            return _match_preload_patterns(text, words, knowledge, costs)
+            return _find_matches_of_knowledge_flags(text, words, knowledge, subject_sizes)
         name, patterns = _split_topic_from_patterns(words, knowledge, selected)
     except _SubjectPatternError as error:
         return SubjectPatternMatches(text, problem=error.problem)
     globs = tuple(word.text for word in patterns)
     matches = tuple((name, slug) for slug in knowledge.list_subject_slugs(name, globs or None))
-    cost = costs.sum_subject_sizes(matches)
+    size = subject_sizes.sum_subject_sizes(matches)
     problem = _find_pattern_problem(knowledge, name, patterns)
-    return SubjectPatternMatches(text, name, globs, (), matches, cost, problem)
+    return SubjectPatternMatches(text, name, globs, (), matches, size, problem)
 
 
 class _SubjectPatternError(Exception):
@@ -160,8 +160,11 @@ def _split_topic_from_patterns(
 # patterns of the option -k
 
 
-def _match_preload_patterns(
-    text: str, words: list[SubjectPatternWord], knowledge: KnowledgeBase, costs: SubjectPromptSizes
+def _find_matches_of_knowledge_flags(
+    text: str,
+    words: list[SubjectPatternWord],
+    knowledge: KnowledgeBase,
+    subject_sizes: SubjectPromptSizes,
 ) -> SubjectPatternMatches:
     values = list(_parse_knowledge_flag_values(words))
     matches: dict[tuple[str, str], None] = {}
@@ -185,8 +188,8 @@ def _match_preload_patterns(
                 "all matches are already pre-loaded", word.at, is_error=False
             )
     preloads = tuple(value.text for value in values)
-    cost = costs.sum_subject_sizes(matches)
-    return SubjectPatternMatches(text, None, (), preloads, tuple(matches), cost, problem)
+    size = subject_sizes.sum_subject_sizes(matches)
+    return SubjectPatternMatches(text, None, (), preloads, tuple(matches), size, problem)
 
 
 def _parse_knowledge_flag_values(words: list[SubjectPatternWord]) -> Iterator[SubjectPatternWord]:

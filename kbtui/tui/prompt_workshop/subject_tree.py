@@ -34,7 +34,7 @@ WHOLE_PROMPT_KEY = "whole"
 UNWRITTEN_SIGN = "*"
 """The sign of a subject or topic whose change is not written to `kb.toml` yet."""
 LEARNED_SIGN = ENTRY_MARKS["pre-loaded"][0].strip()
-EXACT_COST_CELLS = 52
+EXACT_SIZE_CELLS = 52
 """The minimum width in cells of a list with exact sizes. A narrower list shows rounded sizes."""
 
 
@@ -152,14 +152,14 @@ class SubjectTreeList(RowList):
 
     def __init__(
         self,
-        costs: SubjectPromptSizes,
+        subject_sizes: SubjectPromptSizes,
         marks: PendingPreloadOrDisableChanges,
         options: SubjectTreeOptions,
     ) -> None:
         super().__init__("entries")
         self.empty_text = [("Reading the workspace …", "dim")]
         self.prompt_with_changes: SystemPromptWithUnsavedChanges | None = None
-        self._costs, self._marks, self._options = costs, marks, options
+        self._subject_sizes, self._marks, self._options = subject_sizes, marks, options
         self._learned: dict[str, list[str]] = {}
 
     @property
@@ -188,14 +188,14 @@ class SubjectTreeList(RowList):
         if prompt is None:
             return [], []
         if node.kind == "whole":
-            return [("<knowledge>", "strong")], self._format_size_column(prompt.cost, "strong")
+            return [("<knowledge>", "strong")], self._format_size_column(prompt.size, "strong")
         if node.kind == "problem":
             return [("! ", "error"), (sanitize_to_one_line(node.name), "error")], []
         if node.kind == "fragment":
             found = prompt.jp_sections[node.number : node.number + 1]
-            cost = measure_prompt_size(found[0].content if found else None)
+            size = measure_prompt_size(found[0].content if found else None)
             return [("  ", ""), (sanitize_to_one_line(node.name), "")], self._format_size_column(
-                cost
+                size
             )
         if node.topic not in prompt.written.topics:
             return [("  ", ""), (sanitize_to_one_line(node.name or node.topic), "dim")], [
@@ -226,11 +226,11 @@ class SubjectTreeList(RowList):
             (sign, role),
             (sanitize_to_one_line(name), name_role),
         ]
-        if (topic, slug) in self._costs.unreadable:
-            reason = sanitize_to_one_line(self._costs.unreadable[topic, slug])
+        if (topic, slug) in self._subject_sizes.unreadable:
+            reason = sanitize_to_one_line(self._subject_sizes.unreadable[topic, slug])
             return left, [("! ", "error"), (reason, "error")]
-        cost = self._costs.get_subject_size(topic, slug)
-        return left, self._format_size_column(cost) if cost else [("…", "dim")]
+        size = self._subject_sizes.get_subject_size(topic, slug)
+        return left, self._format_size_column(size) if size else [("…", "dim")]
 
     def _format_topic_or_folder_row(
         self, prompt: SystemPromptWithUnsavedChanges, node: SubjectTreeNode
@@ -250,16 +250,16 @@ class SubjectTreeList(RowList):
             if is_marked or not is_on:
                 sign = UNWRITTEN_SIGN if is_marked else ""
                 right.append((f"{'on' if is_on else 'off'}{sign} ", "warning"))
-        count, cost = prompt.sums[topic].sum_sizes_in_folder(prefix)
+        count, size = prompt.sums[topic].sum_sizes_in_folder(prefix)
         first, last = find_slug_prefix_range(self._learned.get(topic, []), prefix)
         if last > first:
             right.append((f"{LEARNED_SIGN}{last - first:,}/", "accent"))
         right.append((f"{count:,}  ", "dim"))
-        return left, [*right, *self._format_size_column(cost)]
+        return left, [*right, *self._format_size_column(size)]
 
-    def _format_size_column(self, cost: PromptTextSize, role: str = "dim") -> Spans:
-        is_exact = self.scrollable_content_region.width >= EXACT_COST_CELLS
-        return [(cost.format_prompt_size_without_units(exact=is_exact), role)]
+    def _format_size_column(self, size: PromptTextSize, role: str = "dim") -> Spans:
+        is_exact = self.scrollable_content_region.width >= EXACT_SIZE_CELLS
+        return [(size.format_prompt_size_without_units(exact=is_exact), role)]
 
 
 def format_prompt_totals(
@@ -272,7 +272,7 @@ def format_prompt_totals(
     if prompt is None:
         return [([("reading the workspace …", "dim")], [])]
     right: Spans = [(format_counted_noun(marks, "unwritten change"), "warning")] if marks else []
-    before, after = prompt.written_cost, prompt.cost
+    before, after = prompt.written_size, prompt.size
     role = "warning" if after.characters >= before.characters else "inserted"
     sizes = after.format_prompt_size_with_units(), after.format_prompt_size_without_units()
     forms: list[tuple[Spans, Spans]] = []
@@ -293,8 +293,8 @@ def describe_tree_node(prompt: SystemPromptWithUnsavedChanges, node: SubjectTree
         return f"{format_counted_noun(len(topics), 'topic')} switched on, {learned} pre-loaded"
     if node.kind == "topic" and node.topic in prompt.preloads:
         loaded = prompt.preloads[node.topic]
-        cost = loaded.format_prompt_size_without_units()
-        preloads = f"in the prompt: {cost} · " if loaded.characters else ""
+        size = loaded.format_prompt_size_without_units()
+        preloads = f"in the prompt: {size} · " if loaded.characters else ""
         resolved = prompt.knowledge.get_topic_slugs(node.topic)
         listed, total = len(resolved.visible), len(resolved.scan.slugs)
         # The row counts only the listed subjects, not the hidden and disabled ones.

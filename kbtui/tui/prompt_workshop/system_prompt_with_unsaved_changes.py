@@ -58,12 +58,12 @@ class PromptTextSize(NamedTuple):
         return f"{about}{self.characters:,} characters ≈ {self.tokens:,} tokens"
 
 
-NO_COST = PromptTextSize()
+ZERO_SIZE = PromptTextSize()
 
 
 def measure_prompt_size(text: str | None) -> PromptTextSize:
-    """Return the size of a text. If there is no text, return `NO_COST`."""
-    return PromptTextSize(len(text), estimate_token_count(text)) if text else NO_COST
+    """Return the size of a text. If there is no text, return `ZERO_SIZE`."""
+    return PromptTextSize(len(text), estimate_token_count(text)) if text else ZERO_SIZE
 
 
 def format_prompt_size_change(
@@ -92,28 +92,28 @@ class SubjectPromptSizes:
     """
 
     def __init__(self) -> None:
-        self._costs: dict[tuple[str, str], PromptTextSize] = {}
+        self._sizes: dict[tuple[str, str], PromptTextSize] = {}
         self._versions: dict[tuple[str, str], tuple[int, int]] = {}
         self.unreadable: dict[tuple[str, str], str] = {}
         """The reason why a subject cannot be read, in the words of `learn`, by topic and slug."""
 
     def forget_subject_sizes(self) -> None:
         """Forget all sizes and errors."""
-        self._costs, self._versions, self.unreadable = {}, {}, {}
+        self._sizes, self._versions, self.unreadable = {}, {}, {}
 
     def get_subject_size(self, topic: str, slug: str) -> PromptTextSize | None:
         """Return the size of a subject, or None while it is unknown."""
-        return self._costs.get((topic, slug))
+        return self._sizes.get((topic, slug))
 
     def sum_subject_sizes(self, subjects: Collection[tuple[str, str]]) -> PromptTextSize:
         """Return the total size of subjects, which are pairs of topic and slug.
 
         The total is an estimate if the size of any subject is estimated or unknown.
         """
-        costs = [cost for subject in subjects if (cost := self._costs.get(subject))]
-        characters = sum(cost.characters for cost in costs)
-        tokens = sum(cost.tokens for cost in costs)
-        is_counted = len(costs) == len(subjects) and not any(cost.is_estimate for cost in costs)
+        sizes = [size for subject in subjects if (size := self._sizes.get(subject))]
+        characters = sum(size.characters for size in sizes)
+        tokens = sum(size.tokens for size in sizes)
+        is_counted = len(sizes) == len(subjects) and not any(size.is_estimate for size in sizes)
         return PromptTextSize(characters, tokens, not is_counted)
 
     def measure_subject_sizes(
@@ -134,7 +134,7 @@ class SubjectPromptSizes:
                 key = (topic, subject.slug)
                 if self._versions.get(key) != (subject.size, subject.mtime_ns):
                     tokens = (subject.size + 3) // 4
-                    self._costs[key] = PromptTextSize(subject.size, tokens, is_estimate=True)
+                    self._sizes[key] = PromptTextSize(subject.size, tokens, is_estimate=True)
                     todo.append(subject)
         del copied
         yield len(todo)
@@ -152,10 +152,10 @@ class SubjectPromptSizes:
     def _measure_subject_size(self, subject: Subject) -> None:
         key = (subject.topic, subject.slug)
         try:
-            self._costs[key] = measure_prompt_size(read_subject_for_assistant(subject))
+            self._sizes[key] = measure_prompt_size(read_subject_for_assistant(subject))
             self.unreadable.pop(key, None)
         except KbtuiError as error:
-            self._costs[key] = NO_COST
+            self._sizes[key] = ZERO_SIZE
             self.unreadable[key] = error.message
         self._versions[key] = (subject.size, subject.mtime_ns)
 
@@ -167,10 +167,10 @@ class FolderSizeSums:
     the difference of two running sums.
     """
 
-    def __init__(self, slugs: list[str], costs: Iterable[PromptTextSize | None]) -> None:
+    def __init__(self, slugs: list[str], sizes: Iterable[PromptTextSize | None]) -> None:
         self._slugs = slugs
-        known = [cost or PromptTextSize(is_estimate=True) for cost in costs]
-        self._sums = [[0, *accumulate(cost[n] for cost in known)] for n in range(3)]
+        known = [size or PromptTextSize(is_estimate=True) for size in sizes]
+        self._sums = [[0, *accumulate(size[n] for size in known)] for n in range(3)]
         """The running sums of the subjects' sizes: one list for each field of `PromptTextSize`."""
 
     def sum_sizes_in_folder(self, prefix: str) -> tuple[int, PromptTextSize]:
@@ -189,7 +189,7 @@ def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
 
 
 def make_folder_size_sums(
-    knowledge: KnowledgeBase, costs: SubjectPromptSizes
+    knowledge: KnowledgeBase, subject_sizes: SubjectPromptSizes
 ) -> dict[str, FolderSizeSums]:
     """Map each topic to the sums from which the sizes of the topic's folders are computed.
 
@@ -197,7 +197,9 @@ def make_folder_size_sums(
     """
     visible = {topic: knowledge.get_topic_slugs(topic).visible for topic in knowledge.topics}
     return {
-        topic: FolderSizeSums(slugs, (costs.get_subject_size(topic, slug) for slug in slugs))
+        topic: FolderSizeSums(
+            slugs, (subject_sizes.get_subject_size(topic, slug) for slug in slugs)
+        )
         for topic, slugs in visible.items()
     }
 
@@ -216,7 +218,7 @@ class PendingPreloadOrDisableChanges(dict[tuple[str, str | None], PreloadOrDisab
     """
 
     @property
-    def unwritten_preload_marks(self) -> tuple[PreloadOrDisableChange, ...]:
+    def pending_marks_in_order(self) -> tuple[PreloadOrDisableChange, ...]:
         """The marks that are not written to `kb.toml` yet."""
         return tuple(self.values())
 
@@ -231,7 +233,7 @@ class PendingPreloadOrDisableChanges(dict[tuple[str, str | None], PreloadOrDisab
         mark = self.get((topic, slug))
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
-    def toggle_preload_mark(self, mark: PreloadOrDisableChange, knowledge: KnowledgeBase) -> None:
+    def toggle_pending_mark(self, mark: PreloadOrDisableChange, knowledge: KnowledgeBase) -> None:
         """Set the state of a subject or topic to that of `mark`, or reset it if it already has this state.
 
         After a reset, a subject or topic has the state that the files define (see `knowledge`). If
@@ -247,7 +249,7 @@ class PendingPreloadOrDisableChanges(dict[tuple[str, str | None], PreloadOrDisab
         if wanted != written:
             self[mark.topic, mark.slug] = replace(mark, state=wanted)
 
-    def remove_preload_mark(self, mark: PreloadOrDisableChange) -> None:
+    def remove_pending_mark(self, mark: PreloadOrDisableChange) -> None:
         """Remove this mark, but keep a newer mark of the same subject or topic."""
         if self.get((mark.topic, mark.slug)) == mark:
             del self[mark.topic, mark.slug]
@@ -273,7 +275,7 @@ class SystemPromptWithUnsavedChanges:
 
     * `written` is the knowledge as the files define it; `knowledge` also includes the changes.
     * `marks` are the changes. `refusals` are changes that are not possible, with the reasons.
-    * `prompt` is the `<knowledge>` section with the changes, and `cost` is its size. `written_cost`
+    * `prompt` is the `<knowledge>` section with the changes, and `size` is its size. `written_size`
       is the size of the section without the changes.
     * `preloads`, `listings` and `sums` map each topic to the sizes of its pre-loaded subjects, of
       its listing, and of its folders.
@@ -283,8 +285,8 @@ class SystemPromptWithUnsavedChanges:
     knowledge: KnowledgeBase
     marks: tuple[PreloadOrDisableChange, ...] = ()
     prompt: str | None = None
-    cost: PromptTextSize = NO_COST
-    written_cost: PromptTextSize = NO_COST
+    size: PromptTextSize = ZERO_SIZE
+    written_size: PromptTextSize = ZERO_SIZE
     preloads: dict[str, PromptTextSize] = field(default_factory=dict)
     listings: dict[str, PromptTextSize] = field(default_factory=dict)
     sums: dict[str, FolderSizeSums] = field(default_factory=dict)
@@ -293,7 +295,9 @@ class SystemPromptWithUnsavedChanges:
 
 
 def load_prompt_with_changes(
-    library: Library, costs: SubjectPromptSizes, marks: tuple[PreloadOrDisableChange, ...] = ()
+    library: Library,
+    subject_sizes: SubjectPromptSizes,
+    marks: tuple[PreloadOrDisableChange, ...] = (),
 ) -> SystemPromptWithUnsavedChanges:
     """Load the knowledge from its files, apply the changes `marks`, and return the resulting prompt."""
     written = library.load_knowledge()
@@ -303,13 +307,13 @@ def load_prompt_with_changes(
     unmarked = SystemPromptWithUnsavedChanges(
         written, written, jp_sections=tuple(written.read_jp_prompt_sections())
     )
-    unmarked = apply_preload_marks(unmarked, costs, ())
-    return apply_preload_marks(replace(unmarked, written_cost=unmarked.cost), costs, marks)
+    unmarked = apply_pending_marks(unmarked, subject_sizes, ())
+    return apply_pending_marks(replace(unmarked, written_size=unmarked.size), subject_sizes, marks)
 
 
-def apply_preload_marks(
+def apply_pending_marks(
     before: SystemPromptWithUnsavedChanges,
-    costs: SubjectPromptSizes,
+    subject_sizes: SubjectPromptSizes,
     marks: tuple[PreloadOrDisableChange, ...],
 ) -> SystemPromptWithUnsavedChanges:
     """Return a prompt in which the changes in `marks` replace those of `before`.
@@ -341,9 +345,9 @@ def apply_preload_marks(
         knowledge=knowledge,
         marks=tuple(applied),
         prompt=prompt,
-        cost=measure_prompt_size(prompt),
+        size=measure_prompt_size(prompt),
         preloads=preloads,
         listings=listings,
-        sums=make_folder_size_sums(knowledge, costs),
+        sums=make_folder_size_sums(knowledge, subject_sizes),
         refusals=tuple(refusals),
     )
