@@ -49,7 +49,7 @@ def read_in_parts(
     while True:
         part = reader.load_conversation_segment(info, mark, size)
         assert part is not None
-        turns, mark = join_turns(turns, part), part.mark
+        turns, mark = join_turns(turns, part), part.resume_point
         if part.is_last:
             return turns, mark
         turns = select_turns_before(turns, mark)

@@ -533,14 +533,14 @@ class ConversationSegment(NamedTuple):
     """Consecutive turns of a conversation, with their numbers in the whole conversation.
 
     `start` is the position in the file at which this segment begins; None means the beginning of
-    the file. `mark` is the last position in this segment at which reading can resume; None means
-    that there is no such position. If `start` is within a turn, the first turn lacks the events
+    the file. `resume_point` is the last position in this segment at which reading can resume; None
+    means that there is no such position. If `start` is within a turn, the first turn lacks the events
     before `start`, but its usage is that of the whole turn.
     """
 
     conversation: Conversation
     start: ParsingResumePoint | None
-    mark: ParsingResumePoint | None
+    resume_point: ParsingResumePoint | None
     is_last: bool
 
 

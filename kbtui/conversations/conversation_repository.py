@@ -20,7 +20,7 @@ from kbtui.conversations.formats.llm_cli_format import LlmCliFormat
 from kbtui.conversations.formats.opencode_format import OpencodeFormat
 from kbtui.conversations.formats.published_library_conversation_format import (
     PUBLISHED_FORMAT,
-    is_published_conversation,
+    is_from_published_library,
 )
 from kbtui.conversations.session_archive import (
     find_conversations_only_in_archive,
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
     from kbtui.conversations.formats.conversation_format import (
+        SkippedConversationPath,
         StoredConversation,
-        UnlistedConversationPath,
     )
     from kbtui.references import Ref
     from kbtui.workspace import Workspace
@@ -150,7 +150,7 @@ def list_enabled_conversation_formats() -> list[ConversationFormat]:
 
 def get_conversation_format(info: ConversationInfo) -> ConversationFormat:
     """Return the format of a conversation."""
-    if is_published_conversation(info):
+    if is_from_published_library(info):
         return PUBLISHED_FORMAT
     return next(one for one in list_conversation_formats() if one.name == info.agent)
 
@@ -450,7 +450,7 @@ def _get_parent_conversation_id(stored: StoredConversation) -> str | None:
 
 def find_unlisted_conversation_paths(
     workspace: Workspace, agents: Iterable[str] | None = None
-) -> list[UnlistedConversationPath]:
+) -> list[SkippedConversationPath]:
     """Return the files and directories that are not listed as conversations, with the reasons.
 
     `agents` contains prefixes of agent names; None means all agents.

@@ -147,7 +147,7 @@ def _add_conversation_in_parts(
         part = conversation_format.load_conversation_segment(info, mark, WHOLE_BYTES_MAX)
         if part is None or (mark is not None and part.start is None):
             return False
-        mark = part.mark
+        mark = part.resume_point
         if not part.is_last:
             if mark is None:
                 return False

@@ -322,7 +322,7 @@ def _load_conversation_segment(
     segment = form.load_conversation_segment(info, mark, size) if size is not None else None
     if segment is None:
         conversation = form.load_conversation(info)
-        segment = ConversationSegment(conversation, start=None, mark=None, is_last=True)
+        segment = ConversationSegment(conversation, start=None, resume_point=None, is_last=True)
     return segment
 
 
@@ -332,7 +332,7 @@ def _count_chunks_before_resume_point(
     split: Callable[[Conversation], Iterable[Chunk]],
 ) -> int:
     """Count the chunks of a segment that come before its mark, at which the next segment starts."""
-    mark = segment.mark
+    mark = segment.resume_point
     if mark is None:
         return 0
     if mark.open_turn is None:
@@ -400,15 +400,17 @@ def _make_conversation_entry_part(
         # entry is compared with the file.
         entry = entry._replace(signature=f"{entry.signature}{UNFINISHED_SUFFIX}", stat="")
     now = _IndexedConversationPart()
-    if segment.mark is not None:
+    if segment.resume_point is not None:
         times = [chunk.timestamp or 0.0 for chunk in new_chunks[:settled_count]]
         # A chunk without a time has the time of its entry, which changes when the entry grows. Such
         # chunks must be written again, so reading cannot resume after them.
         if all(times):
             latest = max([known.latest, *times])
-            settled_turns = tuple(turn for turn in entry.rewound if turn <= segment.mark.turns)
+            settled_turns = tuple(
+                turn for turn in entry.rewound if turn <= segment.resume_point.turns
+            )
             now = _IndexedConversationPart(
-                segment.mark, known.chunks + len(times), latest, settled_turns
+                segment.resume_point, known.chunks + len(times), latest, settled_turns
             )
     entry_part = IndexableEntryOrPart(
         entry,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.conversation_repository import find_conversation
 from kbtui.conversations.formats.published_library_conversation_format import (
-    is_published_conversation,
+    is_from_published_library,
 )
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import KbtuiError
@@ -143,7 +143,7 @@ def _count_differences_from_workspace(
 
 def _is_conversation_only_in_mirror(workspace: Workspace, conversation_id: str) -> bool:
     try:
-        return is_published_conversation(find_conversation(workspace, conversation_id))
+        return is_from_published_library(find_conversation(workspace, conversation_id))
     except KbtuiError:
         return True
 

@@ -25,7 +25,7 @@ from kbtui.conversations.conversation_repository import list_conversations, load
 from kbtui.conversations.formats.published_library_conversation_format import (
     MAX_FILE_BYTES,
     encode_published_conversation,
-    is_published_conversation,
+    is_from_published_library,
 )
 from kbtui.conversations.project_directories import list_workspace_and_worktree_paths
 from kbtui.errors import KbtuiError
@@ -334,7 +334,7 @@ def _select_conversations_to_publish(
         return
     unmatched = dict.fromkeys(publish.conversations)
     for info in list_conversations(workspace, counts=False):
-        if is_published_conversation(info):
+        if is_from_published_library(info):
             continue
         matching = [
             name for name in publish.conversations if _does_setting_name_conversation(name, info)

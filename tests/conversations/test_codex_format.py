@@ -642,7 +642,7 @@ def test_rolled_back_turns_are_marked(codex: Path, workspace: Workspace) -> None
     part = formats.load_conversation_segment(conversation.info, None, 1)
     assert part is not None
     while not part.is_last:
-        part = formats.load_conversation_segment(conversation.info, part.mark, 1)
+        part = formats.load_conversation_segment(conversation.info, part.resume_point, 1)
         assert part is not None
     assert part.start is None
     assert describe(part.conversation.turns) == describe(conversation.turns)
@@ -658,7 +658,7 @@ def test_part_after_the_file_has_grown(codex: Path, workspace: Workspace) -> Non
     part = formats.load_conversation_segment(info, None, 10**9)
     assert part is not None
     session.reply("more").ask("last").reply("end").write(codex)
-    turns, _ = read_in_parts(formats, info, 10**9, part.mark, part.conversation.turns)
+    turns, _ = read_in_parts(formats, info, 10**9, part.resume_point, part.conversation.turns)
     assert describe(turns) == describe(formats.load_conversation(info).turns)
 
 

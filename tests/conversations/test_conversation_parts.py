@@ -62,7 +62,7 @@ def in_parts(
         if part.start is None:
             found.clear()
         found += bare(part.conversation.turns)
-        mark = part.mark
+        mark = part.resume_point
         if part.is_last:
             return found, mark
 

@@ -147,7 +147,7 @@ def test_a_line_after_a_long_turn_costs_what_was_added(tmp_path: Path) -> None:
     (turn,) = part.conversation.turns
     assert (turn.number, turn.events[-1].text) == (1, "the last answer")
     read = path.stat().st_size - part.start.offset
-    assert read <= jsonl_conversation_format.MARK_BYTES + len(lines[-1]) * 2
+    assert read <= jsonl_conversation_format.RESUME_POINT_DISTANCE_BYTES + len(lines[-1]) * 2
 
 
 def test_a_call_and_its_result_are_read_together(tmp_path: Path) -> None:

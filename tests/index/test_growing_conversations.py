@@ -38,7 +38,7 @@ def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "MIN_BYTES_FOR_SEGMENTS", 0)
     monkeypatch.setattr(loader, "BLOCK_BYTES", 16)
     monkeypatch.setattr(jsonl_conversation_format, "MIN_BYTES_FOR_SEGMENTS", 0)
-    monkeypatch.setattr(jsonl_conversation_format, "MARK_BYTES", 1)
+    monkeypatch.setattr(jsonl_conversation_format, "RESUME_POINT_DISTANCE_BYTES", 1)
     monkeypatch.setattr(entry_extraction, "BATCH_BYTES", 1500)
     monkeypatch.setattr(entry_extraction, "WHOLE_BYTES_MAX", 3000)
 

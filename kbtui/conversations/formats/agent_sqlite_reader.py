@@ -24,7 +24,7 @@ DatabaseState = tuple[FileState | None, ...]
 """The states of a database and of its write-ahead log. The state of a missing file is None."""
 
 
-def read_stat_of_database_files(path: str) -> DatabaseState:
+def read_database_state(path: str) -> DatabaseState:
     """Return the state of a database's files. It changes whenever the database changes."""
     return tuple(read_file_state(f"{path}{suffix}") for suffix in ("", "-wal"))
 

@@ -27,7 +27,7 @@ from kbtui.conversations.conversation_data_types import (
 )
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
-    UnlistedConversationPath,
+    SkippedConversationPath,
 )
 from kbtui.conversations.formats.jp.jp_json_reader import open_regular_file
 from kbtui.conversations.formats.stored_session import (
@@ -80,23 +80,23 @@ class AiderFormat(ConversationFormat):
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
+    ) -> tuple[Sequence[StoredConversation], list[SkippedConversationPath]]:
         """Find all sessions of a workspace, or only the session with the id `only`."""
         found: list[StoredSession] = []
-        problems: list[UnlistedConversationPath] = []
+        problems: list[SkippedConversationPath] = []
         counts: dict[str, int] = {}
         zone = find_local_time_zone()
-        for path, project in _list_history_files(workspace):
+        for path, project in _iterate_possible_history_files(workspace):
             if not os.path.lexists(path):
                 continue
             try:
                 history = self._find_sessions_of_file(path)
             except WorkspaceError as error:
-                problems.append(UnlistedConversationPath(Path(path), error.message, True))
+                problems.append(SkippedConversationPath(Path(path), error.message, True))
                 continue
             if not history.sessions and history.is_text:
                 reason = "the file has text, but no line that begins a session"
-                problems.append(UnlistedConversationPath(Path(path), reason, True))
+                problems.append(SkippedConversationPath(Path(path), reason, True))
             before: datetime | None = None
             for session in history.sessions:
                 # aider appends, so a session whose date is invalid began after the one before it.
@@ -132,7 +132,7 @@ class AiderFormat(ConversationFormat):
 
         Some of the files may not exist yet.
         """
-        return [Path(path) for path, _ in _list_history_files(workspace)]
+        return [Path(path) for path, _ in _iterate_possible_history_files(workspace)]
 
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
         """Return the directories that contain history files."""
@@ -206,7 +206,7 @@ class _CachedAiderSessionList(NamedTuple):
     is_text: bool
 
 
-def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDirectory]]:
+def _iterate_possible_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDirectory]]:
     """Yield the path of each possible history file, and the file's project directory."""
     projects = ProjectDirectories(workspace)
     chosen = read_environment_variable("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
@@ -392,7 +392,7 @@ def _read_session_text(path: str, session: _AiderSessionRange, size: int) -> str
 # parsing a session
 
 
-class _AiderMessageLines(NamedTuple):
+class _AiderSection(NamedTuple):
     """Consecutive lines of one kind: `request`, `aider` or `reply`."""
 
     kind: str
@@ -401,7 +401,7 @@ class _AiderMessageLines(NamedTuple):
 
 def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> None:
     """Parse the text of a session, without its first line, into turns. Never raises."""
-    opening: list[_AiderMessageLines] = []
+    opening: list[_AiderSection] = []
     for section in _split_into_sections(text):
         if section.kind == "request":
             builder.start_turn(None if builder.turns else started)
@@ -423,11 +423,11 @@ def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> 
         _add_sections_as_events(builder, opening)
 
 
-def _split_into_sections(text: str) -> list[_AiderMessageLines]:
+def _split_into_sections(text: str) -> list[_AiderSection]:
     lines = text.split("\n")
     # An editor may have removed the spaces at the ends of all lines. Then the spaces are not required.
     is_marked = re.search(r"^(?:####|>).*  \r?$", text, re.MULTILINE) is not None
-    sections: list[_AiderMessageLines] = []
+    sections: list[_AiderSection] = []
     is_after_blank = True
     for number, line in enumerate(lines):
         line = line.removesuffix("\r")
@@ -446,12 +446,12 @@ def _split_into_sections(text: str) -> list[_AiderMessageLines]:
         elif kind == "reply" and not content.strip():
             pass
         else:
-            sections.append(_AiderMessageLines(kind, [content]))
+            sections.append(_AiderSection(kind, [content]))
         is_after_blank = not line.strip()
     return sections
 
 
-def _add_sections_as_events(builder: TurnBuilder, sections: list[_AiderMessageLines]) -> None:
+def _add_sections_as_events(builder: TurnBuilder, sections: list[_AiderSection]) -> None:
     for section in sections:
         if section.kind == "reply":
             builder.add_event("message", "\n".join(section.lines).strip("\n"))

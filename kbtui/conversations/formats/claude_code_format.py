@@ -20,7 +20,7 @@ from kbtui.conversations.conversation_data_types import (
     ConversationCompaction,
     TokenUsage,
 )
-from kbtui.conversations.formats.conversation_format import UnlistedConversationPath
+from kbtui.conversations.formats.conversation_format import SkippedConversationPath
 from kbtui.conversations.formats.jp.jp_json_reader import read_file_head, read_file_tail
 from kbtui.conversations.formats.jsonl_conversation_format import (
     JsonlConversationFormat,
@@ -169,13 +169,13 @@ class ClaudeCodeFormat(JsonlConversationFormat):
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredSession], list[UnlistedConversationPath]]:
+    ) -> tuple[Sequence[StoredSession], list[SkippedConversationPath]]:
         """Find all sessions of a workspace, or only the session with the id `only`."""
         wanted = only.removeprefix(self.id_prefix) if only is not None else None
         session = wanted.partition("~")[0] if wanted is not None else None
         projects = ProjectDirectories(workspace)
         found: list[StoredSession] = []
-        unusable: list[UnlistedConversationPath] = []
+        unusable: list[SkippedConversationPath] = []
         own = {make_project_directory_name(one.path): one for one in projects.directories}
         for folder in _list_session_directories_of_project(projects, unusable):
             count, without = len(found), list[_SessionFile]()
@@ -222,7 +222,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
                 # Older versions stored subagents beside the sessions.
                 yield (
                     path,
-                    *self._make_subagent_and_parent_names(
+                    *self._make_subagent_name_and_parent_id(
                         _read_first_text_value(path, "sessionId"), match[1]
                     ),
                 )
@@ -231,9 +231,9 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         for name in names:
             if "." not in name and session in (None, name):
                 for path, agent in _iterate_subagent_files(f"{folder}/{name}/subagents"):
-                    yield path, *self._make_subagent_and_parent_names(name, agent)
+                    yield path, *self._make_subagent_name_and_parent_id(name, agent)
 
-    def _make_subagent_and_parent_names(
+    def _make_subagent_name_and_parent_id(
         self, session: str | None, agent: str
     ) -> tuple[str | None, str | None]:
         """Return the name and the parent of a subagent, or twice None if its session is unknown."""
@@ -322,7 +322,7 @@ def make_project_directory_name(directory: str) -> str:
 
 
 def _list_session_directories_of_project(
-    projects: ProjectDirectories, unusable: list[UnlistedConversationPath]
+    projects: ProjectDirectories, unusable: list[SkippedConversationPath]
 ) -> list[str]:
     """Return the session folders whose names match a directory of the project."""
     root = f"{get_claude_directory()}/projects"
@@ -342,7 +342,7 @@ def _is_directory_of_project(folder: str, name: str) -> bool:
 
 
 def _select_newest_file_of_each_session(
-    found: list[StoredSession], unusable: list[UnlistedConversationPath]
+    found: list[StoredSession], unusable: list[SkippedConversationPath]
 ) -> list[StoredSession]:
     """Return the newest file of each session. Older files are added to `unusable`."""
     kept: dict[str, StoredSession] = {}
@@ -350,19 +350,19 @@ def _select_newest_file_of_each_session(
         newest = kept.setdefault(one.id, one)
         if newest is not one:
             reason = f"the newer file {newest.path} contains a conversation with the same id"
-            unusable.append(UnlistedConversationPath(Path(one.path), reason))
+            unusable.append(SkippedConversationPath(Path(one.path), reason))
     return [one for one in found if kept[one.id] is one]
 
 
 def _describe_files_without_working_directory(
     files: list[_SessionFile],
-) -> Iterator[UnlistedConversationPath]:
+) -> Iterator[SkippedConversationPath]:
     """Yield each file with the reason why no session is read from it."""
     for path, status, _, _ in files:
         try:
             head = read_file_head(path, _HEAD_BYTES)
         except WorkspaceError as error:
-            yield UnlistedConversationPath(Path(path), error.message, True)
+            yield SkippedConversationPath(Path(path), error.message, True)
             continue
         reason: str | None
         kinds = {record.get("type") for record in iterate_first_jsonl_records(path, _HEAD_BYTES)}
@@ -383,7 +383,7 @@ def _describe_files_without_working_directory(
         is_new = time.time() - status.st_mtime < _NEW_SECONDS
         if is_new and b"\n" not in head and not head.startswith((b"\0", b"\xff", b"\xfe")):
             reason = None
-        yield UnlistedConversationPath(
+        yield SkippedConversationPath(
             Path(path), reason or "the session has no turn yet", has_no_turn=reason is None
         )
 
@@ -656,7 +656,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         elif type(parent) is str and parent in self._turn_of_record:
             last_kept = self._turn_of_record[parent]
         else:
-            # The record's parent is before the mark, or missing from the file.
+            # The record's parent is before the resume point, or missing from the file.
             self.needs_earlier_turns |= self._is_resumed
             return
         self.needs_earlier_turns |= last_kept < self.builder.turns_before
@@ -677,7 +677,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         if type(details) is dict:
             if patch := _format_patch_of_tool_result(details):
                 event.text = f"{event.text}\n\n{patch}" if event.text else patch
-            event.metadata = _make_tool_result_metadata(details)
+            event.metadata = _extract_subagent_id_and_answers(details)
             event.outcome = _summarize_tool_result(details)
 
     def _parse_assistant_record(self, record: dict[str, Any], time: datetime | None) -> None:
@@ -750,7 +750,7 @@ def _get_string(values: Any, key: str) -> str | None:
     return value if type(value) is str else None
 
 
-def _make_tool_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
+def _extract_subagent_id_and_answers(details: dict[str, Any]) -> dict[str, Any] | None:
     """Return the id of the started subagent and the user's answers, if a result has them.
 
     Returns None if the result has neither.

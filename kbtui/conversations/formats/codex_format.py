@@ -26,7 +26,7 @@ from kbtui.conversations.conversation_data_types import (
     ConversationEvent,
     TokenUsage,
 )
-from kbtui.conversations.formats.conversation_format import UnlistedConversationPath
+from kbtui.conversations.formats.conversation_format import SkippedConversationPath
 from kbtui.conversations.formats.jp.jp_json_reader import open_regular_file, read_file_tail
 from kbtui.conversations.formats.jsonl_conversation_format import (
     RECORDS_KEPT,
@@ -150,12 +150,12 @@ class CodexFormat(JsonlConversationFormat):
     id_prefix = ID_PREFIX
 
     def __init__(self) -> None:
-        self._heads = SessionFileCache(_read_session_head, _is_session_head_complete)
+        self._heads = SessionFileCache(_read_session_head, _is_session_head_final)
         self._names = SessionFileCache(_read_thread_names)
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
+    ) -> tuple[Sequence[StoredConversation], list[SkippedConversationPath]]:
         """Find all sessions of a workspace, or only the session with the id `only`."""
         projects = ProjectDirectories(workspace)
         home = find_codex_directory()
@@ -163,7 +163,7 @@ class CodexFormat(JsonlConversationFormat):
         status = stat_session_file(index)
         names = self._names.read_file_facts(index, status) if status is not None else {}
         found: dict[str, StoredSession] = {}
-        unusable: list[UnlistedConversationPath] = []
+        unusable: list[SkippedConversationPath] = []
         paths = list(_iterate_session_files(home, unusable))
         if only is not None:
             uuid = only.removeprefix(ID_PREFIX)
@@ -231,7 +231,7 @@ class CodexFormat(JsonlConversationFormat):
         names: dict[str, str],
         only: str | None,
         found: dict[str, StoredSession],
-        unusable: list[UnlistedConversationPath],
+        unusable: list[SkippedConversationPath],
     ) -> None:
         """Add the project's sessions to `found`, and unusable files to `unusable`.
 
@@ -249,7 +249,7 @@ class CodexFormat(JsonlConversationFormat):
             except (WorkspaceError, ValueError) as error:
                 if only is None:
                     reason = describe_conversation_reading_error(error)
-                    unusable.append(UnlistedConversationPath(Path(path), reason))
+                    unusable.append(SkippedConversationPath(Path(path), reason))
                 continue
             if head.is_summarizer or head.working_directory is None:
                 continue
@@ -259,7 +259,7 @@ class CodexFormat(JsonlConversationFormat):
                 continue
             if earlier := found.get(conversation_id):
                 reason = f"{earlier.path} contains a conversation with the same id"
-                unusable.append(UnlistedConversationPath(Path(path), reason))
+                unusable.append(SkippedConversationPath(Path(path), reason))
                 continue
             title = names.get(head.id)
             session = make_session_of_file(
@@ -327,7 +327,7 @@ def _read_codex_session_facts(
 
 
 def _iterate_session_files(
-    home: str, unusable: list[UnlistedConversationPath]
+    home: str, unusable: list[SkippedConversationPath]
 ) -> Iterator[tuple[str, bool]]:
     """Yield the path of each session, and whether the session is archived.
 
@@ -348,10 +348,10 @@ def _iterate_session_files(
         if compressed:
             noun = "session is" if compressed == 1 else "sessions are"
             reason = f"{compressed} {noun} compressed; kbtui cannot read compressed sessions"
-            unusable.append(UnlistedConversationPath(Path(home, name), reason))
+            unusable.append(SkippedConversationPath(Path(home, name), reason))
 
 
-def _is_session_head_complete(head: _CodexSessionHead, size: int) -> bool:
+def _is_session_head_final(head: _CodexSessionHead, size: int) -> bool:
     return head.working_directory is not None or size > HEAD_BYTES
 
 

@@ -37,7 +37,7 @@ MIN_BYTES_FOR_SEGMENTS = 128 << 10
 """The minimum size in bytes of a conversation that is read in segments."""
 
 
-class UnlistedConversationPath(NamedTuple):
+class SkippedConversationPath(NamedTuple):
     """A file or directory that is not listed as a conversation, and the reason.
 
     `is_unreadable` means that `path` should contain conversations but cannot be read. `has_no_turn`
@@ -112,7 +112,7 @@ class ConversationFormat(ABC):
     @abstractmethod
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
+    ) -> tuple[Sequence[StoredConversation], list[SkippedConversationPath]]:
         """Return the conversations, and the paths that are not listed as conversations.
 
         If `only` is not None, the first list contains only the conversation with this id.
@@ -190,11 +190,11 @@ class ConversationFormat(ABC):
         return False
 
     def load_conversation_segment(
-        self, info: ConversationInfo, mark: ParsingResumePoint | None, size: int
+        self, info: ConversationInfo, resume_point: ParsingResumePoint | None, size: int
     ) -> ConversationSegment | None:
         """Load about `size` bytes of a conversation, but at least one turn.
 
-        The segment starts at the position `mark`, or at the first turn if `mark` is None. Returns
+        The segment starts at `resume_point`, or at the first turn if `resume_point` is None. Returns
         None if the conversation can only be loaded as a whole.
         """
         return None

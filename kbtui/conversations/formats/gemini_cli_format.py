@@ -28,7 +28,7 @@ from kbtui.conversations.conversation_data_types import (
 )
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
-    UnlistedConversationPath,
+    SkippedConversationPath,
 )
 from kbtui.conversations.formats.jp.jp_json_reader import (
     MAX_EVENTS_BYTES,
@@ -108,9 +108,9 @@ class GeminiCliFormat(ConversationFormat):
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
+    ) -> tuple[Sequence[StoredConversation], list[SkippedConversationPath]]:
         """Find all sessions of a workspace, or only the session with the id `only`."""
-        unusable: list[UnlistedConversationPath] = []
+        unusable: list[SkippedConversationPath] = []
         projects = ProjectDirectories(workspace)
         owners = _map_project_hashes(projects)
         files = list(_iterate_session_files(projects, owners, unusable))
@@ -160,7 +160,7 @@ class GeminiCliFormat(ConversationFormat):
         files: list[_GeminiSessionFile],
         owners: dict[str, tuple[str, ProjectDirectory]],
         only: str | None,
-        unusable: list[UnlistedConversationPath],
+        unusable: list[SkippedConversationPath],
     ) -> list[StoredSession]:
         """Return the sessions in `files`. Unusable files are added to `unusable`.
 
@@ -176,7 +176,7 @@ class GeminiCliFormat(ConversationFormat):
             except (WorkspaceError, ValueError) as error:
                 if only is None and known_owner is not None:
                     reason = describe_conversation_reading_error(error)
-                    unusable.append(UnlistedConversationPath(Path(path), reason))
+                    unusable.append(SkippedConversationPath(Path(path), reason))
                 continue
             owner = known_owner or owners.get(head.project_hash)
             conversation_id = _make_gemini_conversation_id(head.id)
@@ -194,12 +194,12 @@ class GeminiCliFormat(ConversationFormat):
             )
             other = found.get(conversation_id)
             if other is not None:
-                newer, older = sorted((session, other), key=_get_session_sort_key, reverse=True)
+                newer, older = sorted((session, other), key=_get_session_recency_key, reverse=True)
                 session = newer
                 # Gemini CLI itself copies a `.json` to a `.jsonl` when it resumes a session.
                 if older.path.endswith(".jsonl") or newer.path != f"{older.path}l":
                     reason = f"the newer file {newer.path} contains a conversation with the same id"
-                    unusable.append(UnlistedConversationPath(Path(older.path), reason))
+                    unusable.append(SkippedConversationPath(Path(older.path), reason))
             found[conversation_id] = session
         return list(found.values())
 
@@ -224,7 +224,7 @@ class _GeminiSessionFile(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _GeminiSessionElement:
+class _GeminiHistoryEntry:
     """An element of a session.
 
     `kind` says whether it is a message, an unknown record or a compaction. A compaction replaces
@@ -236,7 +236,7 @@ class _GeminiSessionElement:
     record: dict[str, Any]
     is_rewound: bool = False
     is_undone: bool = False
-    last: _GeminiSessionElement | None = None
+    last: _GeminiHistoryEntry | None = None
 
 
 def find_gemini_directory() -> str:
@@ -264,7 +264,7 @@ def _map_project_hashes(
 def _iterate_session_files(
     projects: ProjectDirectories,
     owners: dict[str, tuple[str, ProjectDirectory]],
-    unusable: list[UnlistedConversationPath],
+    unusable: list[SkippedConversationPath],
 ) -> Iterator[_GeminiSessionFile]:
     home = find_gemini_directory()
     paths_by_name = _read_project_registry(f"{home}/projects.json")
@@ -334,7 +334,7 @@ def _make_gemini_conversation_id(session_id: str) -> str:
     return ID_PREFIX + re.sub(r"[^0-9A-Za-z._-]", "_", session_id)[:100]
 
 
-def _get_session_sort_key(session: StoredSession) -> tuple[bool, datetime, str]:
+def _get_session_recency_key(session: StoredSession) -> tuple[bool, datetime, str]:
     return session.path.endswith(".jsonl"), session.updated_at, session.path
 
 
@@ -377,9 +377,9 @@ class _ReplayedSession:
 
     def __init__(self) -> None:
         self.metadata: dict[str, Any] = {}
-        self.messages: list[_GeminiSessionElement] = []
+        self.messages: list[_GeminiHistoryEntry] = []
         self.problems: list[str] = []
-        self._by_id: dict[str, _GeminiSessionElement] = {}
+        self._by_id: dict[str, _GeminiHistoryEntry] = {}
 
     def add_problem(self, problem: str) -> None:
         """Add the description of a part that cannot be read."""
@@ -398,7 +398,7 @@ class _ReplayedSession:
         elif "sessionId" in record:
             self._update_metadata_and_messages(record)
         else:
-            self.messages.append(_GeminiSessionElement("unknown", record))
+            self.messages.append(_GeminiHistoryEntry("unknown", record))
 
     def _update_metadata_and_messages(self, values: dict[str, Any]) -> None:
         self.metadata |= {name: value for name, value in values.items() if name != "messages"}
@@ -411,7 +411,7 @@ class _ReplayedSession:
         if known is not None and not known.is_rewound:
             known.record, known.is_undone = record, False
         else:
-            self._by_id[record["id"]] = message = _GeminiSessionElement("message", record)
+            self._by_id[record["id"]] = message = _GeminiHistoryEntry("message", record)
             self.messages.insert(position, message)
 
     def _mark_messages_rewound(self, message_id: str) -> None:
@@ -444,9 +444,7 @@ class _ReplayedSession:
         position = len(self.messages)
         for record in reversed(records):
             if type(record) is not dict or type(record.get("id")) is not str:
-                self.messages.insert(
-                    position, _GeminiSessionElement("unknown", {"message": record})
-                )
+                self.messages.insert(position, _GeminiHistoryEntry("unknown", {"message": record}))
                 continue
             kept.add(record["id"])
             known = self._by_id.get(record["id"])
@@ -460,7 +458,7 @@ class _ReplayedSession:
         hidden = [one for one in seen if one.record["id"] not in kept]
         if summary is not None and hidden:
             record = {"timestamp": time, "text": summary}
-            self.messages.append(_GeminiSessionElement("compaction", record, last=hidden[-1]))
+            self.messages.append(_GeminiHistoryEntry("compaction", record, last=hidden[-1]))
         elif summary is None and hidden and hidden == seen[-len(hidden) :]:
             for message in hidden:
                 message.is_undone = True
@@ -521,7 +519,7 @@ def _replay_readable_records(path: str) -> _ReplayedSession:
         if type(message) is dict and type(message.get("id")) is str:
             replay.apply_record(message)
         else:
-            replay.messages.append(_GeminiSessionElement("unknown", {"message": message}))
+            replay.messages.append(_GeminiHistoryEntry("unknown", {"message": message}))
     return replay
 
 
@@ -607,7 +605,7 @@ class GeminiMessageParser:
         self._counted_ids: set[Any] = set()
         """The ids of messages whose tokens have been counted. A file can contain the same message twice."""
 
-    def parse_message(self, message: _GeminiSessionElement) -> None:
+    def parse_message(self, message: _GeminiHistoryEntry) -> None:
         """Parse the next message.
 
         If a value in the message has the wrong type, this may raise an error of any class.
@@ -625,7 +623,7 @@ class GeminiMessageParser:
         else:
             self.builder.add_unknown_event(str(kind), record, time)
 
-    def _parse_user_message(self, message: _GeminiSessionElement, time: datetime | None) -> None:
+    def _parse_user_message(self, message: _GeminiHistoryEntry, time: datetime | None) -> None:
         record = message.record
         parts = _read_message_parts(record.get("content"))
         if parts.responses and not parts.text:

@@ -57,7 +57,7 @@ FIRST_BLOCK_BYTES = 16 << 10
 
 ABANDONED_SECONDS = 3600.0
 """An incomplete last line is a problem only if the file has not changed for this many seconds."""
-MARK_BYTES = 64 << 10
+RESUME_POINT_DISTANCE_BYTES = 64 << 10
 """The minimum distance in bytes between two points within a turn at which reading can resume."""
 RECORDS_KEPT = 32
 """The maximum number of items of each kind in the saved state of a parser. Older items are dropped."""
@@ -263,24 +263,26 @@ class JsonlConversationFormat(ConversationFormat):
         return info.events_path is not None and info.size >= MIN_BYTES_FOR_SEGMENTS
 
     def load_conversation_segment(
-        self, info: ConversationInfo, mark: ParsingResumePoint | None, size: int
+        self, info: ConversationInfo, resume_point: ParsingResumePoint | None, size: int
     ) -> ConversationSegment | None:
         """Load about `size` bytes of a conversation, but at least one record.
 
-        The segment starts at the position `mark`. If `mark` is None, or if the bytes before it have
+        The segment starts at `resume_point`. If this is None, or if the bytes before it have
         changed, the segment starts at the beginning of the file. If one of the records changes a
-        turn before `mark`, the whole file is loaded as one segment. Returns None for an unreadable
-        file.
+        turn before `resume_point`, the whole file is loaded as one segment. Returns None for an
+        unreadable file.
         """
         if info.events_path is None:
             return None
         try:
             with open_regular_file(str(info.events_path)) as (file, file_size):
-                digest = self._get_hash_until_resume_point(file, mark) if mark else None
+                digest = (
+                    self._get_hash_until_resume_point(file, resume_point) if resume_point else None
+                )
                 if digest is None:
-                    mark, digest = None, hashlib.sha256()
+                    resume_point, digest = None, hashlib.sha256()
                 return self._read_conversation_segment(
-                    info, file, file_size, mark, digest, size
+                    info, file, file_size, resume_point, digest, size
                 ) or self._read_conversation_segment(
                     info, file, file_size, None, hashlib.sha256(), file_size
                 )
@@ -304,9 +306,9 @@ class JsonlConversationFormat(ConversationFormat):
             builder.resume_turn(before.open_turn)
         file_state = _get_file_stat(file)
         waiting = set(before.waiting)
-        mark, is_last = start, True
+        resume_point, is_last = start, True
         must_start_turn = start is not None and start.open_turn is None
-        hashed = marked = before.offset
+        hashed = last_resume_offset = before.offset
         for record in iterate_jsonl_records(file, before.offset, file_size):
             builder.count += record.empty_lines
             # Empty lines, and lines that are too long, are hashed here.
@@ -316,16 +318,16 @@ class JsonlConversationFormat(ConversationFormat):
                 parser, record.value
             )
             if must_start_turn and not starts_turn:
-                return None  # the turn that began at the mark was replaced
+                return None  # the turn that began at the resume point was replaced
             must_start_turn = False
             if starts_turn or (
-                record.start - marked >= min(MARK_BYTES, size)
+                record.start - last_resume_offset >= min(RESUME_POINT_DISTANCE_BYTES, size)
                 and _can_resume_reading_in_turn(parser)
             ):
                 # Records before the first turn may belong to it.
                 if record.start > before.offset and builder.turn_count:
-                    marked = record.start
-                    mark = ParsingResumePoint(
+                    last_resume_offset = record.start
+                    resume_point = ParsingResumePoint(
                         record.start,
                         digest.hexdigest(),
                         builder.turn_count - (not starts_turn),
@@ -335,7 +337,7 @@ class JsonlConversationFormat(ConversationFormat):
                         state=parser.make_parser_state(),
                         open_turn=None if starts_turn else builder.make_current_turn_state(),
                     )
-                    self._hashed = (file_state, mark.digest, digest.copy())
+                    self._hashed = (file_state, resume_point.digest, digest.copy())
                 if record.start - before.offset >= size and builder.turns:
                     is_last = False
                     break
@@ -348,13 +350,13 @@ class JsonlConversationFormat(ConversationFormat):
         ):
             return None
         conversation = _make_conversation(info, parser, [])
-        return ConversationSegment(conversation, start, mark, is_last)
+        return ConversationSegment(conversation, start, resume_point, is_last)
 
-    def _get_hash_until_resume_point(self, file: int, mark: ParsingResumePoint) -> Any:
-        """Return a SHA-256 hash object for the bytes before `mark`; None if they have changed."""
-        if (known := self._hashed) and known[:2] == (_get_file_stat(file), mark.digest):
+    def _get_hash_until_resume_point(self, file: int, resume_point: ParsingResumePoint) -> Any:
+        """Return a SHA-256 hash object for the bytes before `resume_point`; None if they have changed."""
+        if (known := self._hashed) and known[:2] == (_get_file_stat(file), resume_point.digest):
             return known[2].copy()
-        return hash_file_until_resume_point(file, mark)
+        return hash_file_until_resume_point(file, resume_point)
 
     def _parse_conversation_file(
         self, info: ConversationInfo, size: int | None = None

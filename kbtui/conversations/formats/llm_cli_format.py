@@ -28,11 +28,11 @@ from kbtui.conversations.formats.agent_sqlite_reader import (
     format_select_columns,
     list_table_columns,
     open_database,
-    read_stat_of_database_files,
+    read_database_state,
 )
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
-    UnlistedConversationPath,
+    SkippedConversationPath,
 )
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
@@ -108,10 +108,10 @@ class LlmCliFormat(ConversationFormat):
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
+    ) -> tuple[Sequence[StoredConversation], list[SkippedConversationPath]]:
         """Find all conversations of the user, or only the one with the id `only`."""
         path = get_llm_database_path()
-        state = read_stat_of_database_files(path)
+        state = read_database_state(path)
         if state[0] is None:
             return [], []
         listing = self._listings.get(path)
@@ -119,7 +119,7 @@ class LlmCliFormat(ConversationFormat):
             try:
                 rows = _read_conversation_rows(path)
             except WorkspaceError as error:
-                return [], [UnlistedConversationPath(Path(path), error.message, True)]
+                return [], [SkippedConversationPath(Path(path), error.message, True)]
             modified = datetime.fromtimestamp(state[0][2] / 1e9, UTC)
             found = {one.id: one for one in self._make_stored_sessions(path, rows, modified)}
             self._listings[path] = listing = (state, found)
@@ -276,9 +276,9 @@ class _LlmConversationReader:
         for row, is_turn in _iterate_responses(self._database, own_id):
             try:
                 if is_turn:
-                    self._read_response_with_history(row)
+                    self._read_turn_row(row)
                 else:
-                    self._read_llm_response(row)
+                    self._read_response_row(row)
             except READ_ERRORS:
                 builder.add_unreadable_record("response", _convert_row_to_object(row))
             builder.count += 1
@@ -297,7 +297,7 @@ class _LlmConversationReader:
 
     # up to version 0.31
 
-    def _read_llm_response(self, row: sqlite3.Row) -> None:
+    def _read_response_row(self, row: sqlite3.Row) -> None:
         builder = self._builder
         time = parse_timestamp(row["datetime_utc"])
         for result in self._list_tool_results(row["id"]):
@@ -312,13 +312,13 @@ class _LlmConversationReader:
         prompt, system = get_text_or_none(row["prompt"]), get_text_or_none(row["system"])
         lines = [
             *([f"[system: {system}]"] if system else []),
-            *self._describe_fragments(row["id"]),
+            *self._list_fragment_placeholders(row["id"]),
             *([prompt] if prompt else []),
             *self._list_prompt_attachment_placeholders(row["id"]),
         ]
         if prompt is None and row["prompt"]:
             lines.append(str(row["prompt"]))
-        self._start_turn_if_needed(lines, row, time)
+        self._start_turn_for_request(lines, row, time)
         self._set_model(row)
         self._add_token_usage(row)
         if reasoning := get_text_or_none(row["reasoning"]):
@@ -353,7 +353,7 @@ class _LlmConversationReader:
         query = f"SELECT {columns} FROM tool_results WHERE response_id = ? ORDER BY id"
         return self._fetch_rows(query, response_id)
 
-    def _describe_fragments(self, response_id: str) -> list[str]:
+    def _list_fragment_placeholders(self, response_id: str) -> list[str]:
         """Return one line for each fragment of a response.
 
         A fragment is a text that the user attached to the prompt.
@@ -383,7 +383,7 @@ class _LlmConversationReader:
 
     # since version 0.32
 
-    def _read_response_with_history(self, row: sqlite3.Row) -> None:
+    def _read_turn_row(self, row: sqlite3.Row) -> None:
         builder = self._builder
         time = parse_timestamp(row["datetime_utc"])
         parent = row["parent_message_hash"]
@@ -393,12 +393,12 @@ class _LlmConversationReader:
         lines: list[str] = []
         for message in asked:
             if message["role"] == "assistant":
-                self._start_turn_if_needed(lines, row, time)
+                self._start_turn_for_request(lines, row, time)
                 lines = []
                 self._read_model_answer(message, "message", time)
             else:
                 lines += self._read_user_request_message(message, time)
-        self._start_turn_if_needed(lines, row, time)
+        self._start_turn_for_request(lines, row, time)
         self._set_model(row)
         self._add_token_usage(row)
         for message in answered:
@@ -519,7 +519,7 @@ class _LlmConversationReader:
 
     # both
 
-    def _start_turn_if_needed(
+    def _start_turn_for_request(
         self, lines: list[str], row: sqlite3.Row, time: datetime | None
     ) -> None:
         builder = self._builder

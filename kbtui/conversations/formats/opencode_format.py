@@ -28,11 +28,11 @@ from kbtui.conversations.formats.agent_sqlite_reader import (
     format_select_columns,
     list_table_columns,
     open_database,
-    read_stat_of_database_files,
+    read_database_state,
 )
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
-    UnlistedConversationPath,
+    SkippedConversationPath,
 )
 from kbtui.conversations.formats.jp.jp_json_reader import read_file
 from kbtui.conversations.formats.stored_session import (
@@ -101,7 +101,7 @@ class OpencodeFormat(ConversationFormat):
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
+    ) -> tuple[Sequence[StoredConversation], list[SkippedConversationPath]]:
         """Find the sessions of a workspace, and the databases and files that cannot be read.
 
         If `only` is an id, only the session with this id is searched for.
@@ -109,13 +109,13 @@ class OpencodeFormat(ConversationFormat):
         projects = ProjectDirectories(workspace)
         own_id = None if only is None else decode_agents_own_id(self.id_prefix, only)
         found: dict[str, StoredSession] = {}
-        problems: list[UnlistedConversationPath] = []
+        problems: list[SkippedConversationPath] = []
         for path in _list_databases():
             try:
                 for session in self._find_sessions_in_database(path, projects, own_id):
                     found.setdefault(session.id, session)
             except WorkspaceError as error:
-                problems.append(UnlistedConversationPath(Path(path), error.message, True))
+                problems.append(SkippedConversationPath(Path(path), error.message, True))
         listings = map(self._listings.get, _list_databases())
         moved = {row["id"] for listing in listings if listing for row in listing.rows}
         for session in self._find_sessions_in_files(projects, own_id, moved, problems):
@@ -129,7 +129,7 @@ class OpencodeFormat(ConversationFormat):
 
         If the database has not changed since the last call, its sessions are not read again.
         """
-        state = read_stat_of_database_files(path)
+        state = read_database_state(path)
         if state[0] is None:
             return []
         listing = self._listings.get(path)
@@ -160,20 +160,20 @@ class OpencodeFormat(ConversationFormat):
         projects: ProjectDirectories,
         own_id: str | None,
         moved: set[str],
-        problems: list[UnlistedConversationPath],
+        problems: list[SkippedConversationPath],
     ) -> Iterator[StoredSession]:
         """Find the sessions in JSON files. Unreadable files are added to `problems`.
 
         Sessions that are also in a database are left out; `moved` contains their ids.
         """
-        for path, session_id in _list_session_files(own_id):
+        for path, session_id in _iterate_session_files(own_id):
             if session_id in moved or (status := stat_session_file(path)) is None:
                 continue
             try:
                 row = self._session_files.read_file_facts(path, status)
             except (WorkspaceError, ValueError) as error:
                 reason = describe_conversation_reading_error(error)
-                problems.append(UnlistedConversationPath(Path(path), reason, True))
+                problems.append(SkippedConversationPath(Path(path), reason, True))
                 continue
             if projects.find_directory_of(row["directory"]):
                 files = _OpencodeSessionFiles(path, session_id)
@@ -222,7 +222,7 @@ class OpencodeFormat(ConversationFormat):
 
         A session that is both in a database and in a file counts only once.
         """
-        ids = {own_id for _, own_id in _list_session_files(None)}
+        ids = {own_id for _, own_id in _iterate_session_files(None)}
         for path in _list_databases():
             with suppress(WorkspaceError):
                 ids.update(row["id"] for row in _read_session_rows(path))
@@ -320,7 +320,7 @@ def _list_databases() -> list[str]:
     return [f"{directory}/{name}" for name in ("opencode.db", *others)]
 
 
-def _list_session_files(own_id: str | None) -> Iterator[tuple[str, str]]:
+def _iterate_session_files(own_id: str | None) -> Iterator[tuple[str, str]]:
     """Yield the path and the session id of each session file.
 
     If `own_id` is not None, only the files of the session with this id are yielded.

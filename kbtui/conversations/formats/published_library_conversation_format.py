@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.conversation_data_types import ConversationFileFacts, ConversationInfo
     from kbtui.conversations.formats.conversation_format import (
+        SkippedConversationPath,
         StoredConversation,
-        UnlistedConversationPath,
     )
     from kbtui.workspace import Workspace
 
@@ -59,7 +59,7 @@ def make_published_conversation_file_name(conversation_id: str) -> str:
     return quote(conversation_id, safe="~") + FILE_SUFFIX
 
 
-def is_published_conversation(info: ConversationInfo) -> bool:
+def is_from_published_library(info: ConversationInfo) -> bool:
     """Return whether a conversation is read from a published library."""
     return info.events_path is not None and info.events_path.name.endswith(FILE_SUFFIX)
 
@@ -142,12 +142,12 @@ class PublishedLibraryConversationFormat(ConversationFormat):
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[StoredConversation], list[UnlistedConversationPath]]:
+    ) -> tuple[Sequence[StoredConversation], list[SkippedConversationPath]]:
         """Find all published conversations, or only the one with the id `only`."""
         mirror = find_library_mirror(workspace)
         if mirror is None:
             return [], []
-        unusable: list[UnlistedConversationPath] = []
+        unusable: list[SkippedConversationPath] = []
         found = []
         for entry in list_directory(str(mirror.conversations_directory), unusable):
             id_ = unquote(entry.name.removesuffix(FILE_SUFFIX))

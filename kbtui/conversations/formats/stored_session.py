@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 import orjson
 
 from kbtui.conversations.conversation_data_types import ConversationInfo
-from kbtui.conversations.formats.conversation_format import UnlistedConversationPath
+from kbtui.conversations.formats.conversation_format import SkippedConversationPath
 from kbtui.conversations.formats.jp.jp_json_reader import open_regular_file
 from kbtui.dates import convert_unix_time_to_datetime, parse_timestamp
 from kbtui.errors import WorkspaceError
@@ -164,7 +164,7 @@ def describe_conversation_reading_error(error: Exception) -> str:
     return getattr(error, "message", None) or str(error) or type(error).__name__
 
 
-def list_directory(path: str, unusable: list[UnlistedConversationPath]) -> list[os.DirEntry[str]]:
+def list_directory(path: str, unusable: list[SkippedConversationPath]) -> list[os.DirEntry[str]]:
     """Return the sorted entries of a directory. An unreadable directory is added to `unusable`."""
     try:
         with os.scandir(path) as entries:
@@ -173,7 +173,7 @@ def list_directory(path: str, unusable: list[UnlistedConversationPath]) -> list[
         return []
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        unusable.append(UnlistedConversationPath(Path(path), reason, True))
+        unusable.append(SkippedConversationPath(Path(path), reason, True))
         return []
 
 

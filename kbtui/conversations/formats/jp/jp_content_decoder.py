@@ -67,7 +67,7 @@ class JpBlobReader:
             # Only hexadecimal digits may become a part of a path.
             raise UnreadableJpBlobError("elsewhere")
         digest, state = found[1].lower(), UnreadableJpBlobError("missing")
-        for path in self._list_possible_blob_paths(digest):
+        for path in self._iterate_possible_blob_paths(digest):
             try:
                 content = _read_gzip_file(path, min(MAX_BLOB_BYTES, self._bytes_left))
             except FileNotFoundError:
@@ -83,7 +83,7 @@ class JpBlobReader:
                 state = UnreadableJpBlobError("damaged")
         raise state
 
-    def _list_possible_blob_paths(self, digest: str) -> Iterator[str]:
+    def _iterate_possible_blob_paths(self, digest: str) -> Iterator[str]:
         """Yield the paths at which a blob's file may be stored.
 
         The file is in two nested directories, which are named after the beginning of the digest.
@@ -212,7 +212,7 @@ class JpContentDecoder:
         Raises `RecursionError` if the resource is nested too deeply.
         """
         if type(resource) is str:
-            return ContentBlock("resource", name=resource, state=_find_state_of_uri(resource))
+            return ContentBlock("resource", name=resource, state=_get_external_uri_state(resource))
         if type(resource) is not dict:
             return ContentBlock("resource", format_json(resource))
         block = ContentBlock(
@@ -225,7 +225,7 @@ class JpContentDecoder:
         if self._add_content_to_block(block, resource):
             known |= _CONTENT_KEYS
         else:
-            block.state = _find_state_of_uri(block.name)
+            block.state = _get_external_uri_state(block.name)
         said = get_text_or_none(resource.get("description"))
         rest = {key: value for key, value in resource.items() if key not in known}
         more = format_json(decode_base64_strings(rest)) if rest else None
@@ -354,7 +354,7 @@ def _list_encryption_recipients(encryption: Any) -> tuple[str, ...]:
     return tuple(recipient for recipient in found if type(recipient) is str)
 
 
-def _find_state_of_uri(uri: str | None) -> ContentState | None:
+def _get_external_uri_state(uri: str | None) -> ContentState | None:
     """Return `elsewhere` if the URI names a file that JP has copied, otherwise None.
 
     JP's draft D56 describes such URIs.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.conversation_data_types import ConversationInfo
-from kbtui.conversations.formats.conversation_format import UnlistedConversationPath
+from kbtui.conversations.formats.conversation_format import SkippedConversationPath
 from kbtui.dates import parse_timestamp
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.references import (
@@ -255,17 +255,17 @@ def _parse_parent_id(value: Any) -> str | None:
 
 def find_stored_conversations(
     workspace: Workspace, only: str | None = None
-) -> tuple[list[JpConversationCopies], list[UnlistedConversationPath]]:
+) -> tuple[list[JpConversationCopies], list[SkippedConversationPath]]:
     """Find the conversations of a workspace, and the directories that are not conversations.
 
     If `only` is an id, only the conversation with this id is in the first list.
     """
     copies: dict[str, list[JpConversationDirectory]] = {}
-    unlisted: list[UnlistedConversationPath] = []
-    for root, is_local in _list_conversation_roots(workspace):
+    skipped: list[SkippedConversationPath] = []
+    for root, is_local in _iterate_conversation_roots(workspace):
         for is_archived in (False, True):
             folder = f"{root}/{_ARCHIVE}" if is_archived else root
-            names = _list_subdirectories(workspace, folder, unlisted)
+            names = _list_subdirectories(workspace, folder, skipped)
             if names is None:
                 break  # its archive cannot be read either
             found: list[tuple[str, str | None]] = [(f"{folder}/{name}", None) for name in names]
@@ -273,7 +273,7 @@ def find_stored_conversations(
                 id = _parse_id_from_directory_name(os.path.basename(path))  # noqa: A001, PTH119
                 if id is None:
                     reason = "the name does not begin with a conversation id"
-                    unlisted.append(UnlistedConversationPath(Path(path), reason))
+                    skipped.append(SkippedConversationPath(Path(path), reason))
                     continue
                 if only is None or only == id:
                     copy = stat_conversation_directory(path, is_local, is_archived, parent)
@@ -287,10 +287,10 @@ def find_stored_conversations(
         conversations.append(
             JpConversationCopies(id, not live, live or archived, archived if live else [], blobs)
         )
-    return conversations, unlisted
+    return conversations, skipped
 
 
-def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
+def _iterate_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
     """Yield each directory of conversations, and whether the directory is user-local."""
     yield f"{workspace.jp_directory}/conversations", False
     if workspace.jp_user_directory is not None:
@@ -302,7 +302,7 @@ def _find_blob_directories(workspace: Workspace) -> Iterator[tuple[bool, str]]:
 
     Links that point outside the workspace are left out.
     """
-    for root, is_local in _list_conversation_roots(workspace):
+    for root, is_local in _iterate_conversation_roots(workspace):
         path = f"{os.path.dirname(root)}/{_BLOBS}"  # noqa: PTH120
         if os.path.isdir(path) and _leads_to_allowed_directory(workspace, path):  # noqa: PTH112
             yield is_local, path
@@ -310,7 +310,7 @@ def _find_blob_directories(workspace: Workspace) -> Iterator[tuple[bool, str]]:
 
 def list_conversation_directories(workspace: Workspace) -> list[Path]:
     """Return JP's directories of conversations in the workspace and in the user-local directory."""
-    return [Path(root) for root, _ in _list_conversation_roots(workspace)]
+    return [Path(root) for root, _ in _iterate_conversation_roots(workspace)]
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
@@ -319,30 +319,30 @@ def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
     Empty trash directories are left out.
     """
     counts = {}
-    for root, _ in _list_conversation_roots(workspace):
+    for root, _ in _iterate_conversation_roots(workspace):
         with suppress(OSError), os.scandir(f"{root}/{_TRASH}") as entries:
             counts[f"{root}/{_TRASH}"] = sum(entry.is_dir() for entry in entries)
     return {path: count for path, count in counts.items() if count}
 
 
 def _list_subdirectories(
-    workspace: Workspace, folder: str, unlisted: list[UnlistedConversationPath]
+    workspace: Workspace, folder: str, skipped: list[SkippedConversationPath]
 ) -> list[str] | None:
     """Return the names of directories in `folder`, except links that point outside the workspace.
 
-    If `folder` exists but cannot be read, returns None and adds the reason to `unlisted`.
+    If `folder` exists but cannot be read, returns None and adds the reason to `skipped`.
     """
     if os.path.realpath(folder) != folder and not _leads_to_allowed_directory(workspace, folder):
-        unlisted.append(UnlistedConversationPath(Path(folder), _LINK_LEAVES, True))
+        skipped.append(SkippedConversationPath(Path(folder), _LINK_LEAVES, True))
         return None
     names = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name[0] == "." or not _is_directory(entry, unlisted):
+                if entry.name[0] == "." or not _is_directory(entry, skipped):
                     continue
                 if entry.is_symlink() and not _leads_to_allowed_directory(workspace, entry.path):
-                    unlisted.append(UnlistedConversationPath(Path(entry.path), _LINK_LEAVES))
+                    skipped.append(SkippedConversationPath(Path(entry.path), _LINK_LEAVES))
                 else:
                     names.append(entry.name)
         return sorted(names)
@@ -352,23 +352,23 @@ def _list_subdirectories(
         reason = "the target of the link does not exist"
     except OSError as error:
         reason = _describe_os_error(error)
-    unlisted.append(UnlistedConversationPath(Path(folder), reason, True))
+    skipped.append(SkippedConversationPath(Path(folder), reason, True))
     return None
 
 
 def _is_directory(
-    entry: os.DirEntry[str], unlisted: list[UnlistedConversationPath] | None = None
+    entry: os.DirEntry[str], skipped: list[SkippedConversationPath] | None = None
 ) -> bool:
     """Return whether `entry` is a directory or a link to one.
 
-    An entry that cannot be read is added to `unlisted`.
+    An entry that cannot be read is added to `skipped`.
     """
     try:
         return entry.is_dir()
     except OSError as error:
-        if unlisted is not None:
+        if skipped is not None:
             reason = _describe_os_error(error)
-            unlisted.append(UnlistedConversationPath(Path(entry.path), reason))
+            skipped.append(SkippedConversationPath(Path(entry.path), reason))
         return False
 
 
@@ -464,7 +464,7 @@ def list_conversations_for_completion(path: str | None) -> dict[int, str]:
     if os.path.isdir(paths.get_jp_data_home() + "/workspace"):  # noqa: PTH112
         from kbtui.workspace import Workspace
 
-        folders = [folder for folder, _ in _list_conversation_roots(Workspace(Path(root)))]
+        folders = [folder for folder, _ in _iterate_conversation_roots(Workspace(Path(root)))]
     found: dict[int, str] = {}
     for folder in folders:
         with suppress(OSError), os.scandir(folder) as entries:

@@ -233,37 +233,37 @@ def should_load_conversation_in_segments(info: ConversationInfo) -> bool:
 
 
 def load_conversation_segment(
-    info: ConversationInfo, mark: ParsingResumePoint | None, size: int
+    info: ConversationInfo, resume_point: ParsingResumePoint | None, size: int
 ) -> ConversationSegment | None:
-    """Load the turns after the resume point `mark`: about `size` bytes, but at least one turn.
+    """Load the turns after `resume_point`: about `size` bytes, but at least one turn.
 
-    If `mark` is None, or if the bytes before it have changed, the segment starts at the beginning
-    of the file. Returns None if the conversation must be loaded as a whole, for one of these
+    If `resume_point` is None, or if the bytes before it have changed, the segment starts at the
+    beginning of the file. Returns None if the conversation must be loaded as a whole, for one of these
     reasons:
 
     * The conversation is short or damaged.
-    * No turn begins at `mark` any more.
-    * A tool result belongs to a call before `mark`.
+    * No turn begins at `resume_point` any more.
+    * A tool result belongs to a call before `resume_point`.
     """
     if info.events_path is None or not should_load_conversation_in_segments(info):
         return None
     try:
         with open_regular_file(str(info.events_path)) as (file, file_size):
-            digest = hash_file_until_resume_point(file, mark) if mark else None
+            digest = hash_file_until_resume_point(file, resume_point) if resume_point else None
             if digest is None:
-                mark, digest = None, hashlib.sha256(b"[")
+                resume_point, digest = None, hashlib.sha256(b"[")
             if os.pread(file, len(ARRAY_START), 0) != ARRAY_START:
                 return None
             while (
                 found := _read_whole_turns_from_offset(
-                    file, mark.offset if mark else 1, file_size, size
+                    file, resume_point.offset if resume_point else 1, file_size, size
                 )
             ) is None:
                 size *= 4
     except WorkspaceError:
         return None
     span, is_last = found
-    return _decode_conversation_segment(info, mark, digest, span, is_last) if span else None
+    return _decode_conversation_segment(info, resume_point, digest, span, is_last) if span else None
 
 
 class _JsonElementBatch(NamedTuple):
@@ -356,11 +356,11 @@ def _decode_conversation_segment(
     parser.problems += [before.problem] if before.problem else []
     cut = span.find_last_turn_start() if is_last else len(span.elements)
     parser.parse_elements(span.elements[:cut])
-    mark = start
+    resume_point = start
     if cut:
         end = span.starts[cut] if is_last else len(span.data)
         digest.update(span.data[:end])
-        mark = ParsingResumePoint(
+        resume_point = ParsingResumePoint(
             before.offset + end,
             digest.hexdigest(),
             parser.turns_before + len(parser.turns),
@@ -374,4 +374,4 @@ def _decode_conversation_segment(
         problems.append(_NO_CONFIG)
     problems += [f"{EVENTS}: {text}" for text in parser.problems]
     conversation = Conversation(info, parser.turns, problems=problems)
-    return ConversationSegment(conversation, start, mark, is_last)
+    return ConversationSegment(conversation, start, resume_point, is_last)

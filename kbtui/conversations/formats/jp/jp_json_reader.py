@@ -157,14 +157,14 @@ def update_hash_with_file_range(digest: Any, file: int, start: int, end: int) ->
         start += len(block)
 
 
-def hash_file_until_resume_point(file: int, mark: ParsingResumePoint) -> Any:
-    """Return a SHA-256 hash object of the bytes of an open file up to the resume point `mark`.
+def hash_file_until_resume_point(file: int, resume_point: ParsingResumePoint) -> Any:
+    """Return a SHA-256 hash object of an open file's bytes up to `resume_point`.
 
-    Returns None if the hash differs from the one in `mark`. The file has then changed.
+    Returns None if the hash differs from the one in `resume_point`. The file has then changed.
     """
     digest = hashlib.sha256()
-    update_hash_with_file_range(digest, file, 0, mark.offset)
-    return digest if digest.hexdigest() == mark.digest else None
+    update_hash_with_file_range(digest, file, 0, resume_point.offset)
+    return digest if digest.hexdigest() == resume_point.digest else None
 
 
 class HarmlessFileProblem(str):
