@@ -519,9 +519,9 @@ def _find_library_of_reference(library: Library, reference: str) -> tuple[Librar
     A reference `[PROJECT] REF` belongs to another workspace. Raises `UsageError` for an unknown
     project.
     """
-    from kbtui.userdata.workspace_registry import find_workspace_by_label, split_workspace_label
+    from kbtui.userdata.workspace_registry import find_workspace_by_label, split_off_workspace_label
 
-    label, rest = split_workspace_label(reference)
+    label, rest = split_off_workspace_label(reference)
     if label is None:
         return library, reference
     workspace = find_workspace_by_label(label, library.settings, library.workspace)

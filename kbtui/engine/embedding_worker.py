@@ -406,17 +406,17 @@ class EmbeddingWorker:
         on_change: Callable[[], None],
         log: Callable[[str], None],
         model: WorkspaceEmbeddingModel | None = None,
-        find_library_mirror: Callable[[], PublishedLibraryMirror | None] = lambda: None,
+        find_existing_library_mirror: Callable[[], PublishedLibraryMirror | None] = lambda: None,
     ) -> None:
         """Create the worker.
 
-        `find_library_mirror` returns the mirror of the published library, or None.
+        `find_existing_library_mirror` returns the mirror of the published library, or None.
         `on_change` is called when `keywords_only_notice`, `left`, `is_asleep` or `is_paused_by_user`
         may have changed.
         """
         self._settings, self._cache_dir = settings, cache_dir
         self._on_progress, self._on_change, self._log = on_progress, on_change, log
-        self._find_library_mirror = find_library_mirror
+        self._find_existing_library_mirror = find_existing_library_mirror
         self._remote: PublishedVectorTableSearcher | None = None
         """The vectors of a large published library, which stay in object storage."""
         self._model = model or WorkspaceEmbeddingModel(settings.model, log)
@@ -762,7 +762,7 @@ class EmbeddingWorker:
 
         catalog = CatalogDatabase(folder / "catalog.sqlite")
         published = PulledVectorStore(
-            lambda: mirror.database if (mirror := self._find_library_mirror()) else None
+            lambda: mirror.database if (mirror := self._find_existing_library_mirror()) else None
         )
         cache = EmbeddingCache(self._cache_dir / "embeddings.sqlite", self._model_key, published)
         try:
@@ -819,7 +819,7 @@ class EmbeddingWorker:
             find_published_table,
         )
 
-        mirror = self._find_library_mirror()
+        mirror = self._find_existing_library_mirror()
         table = find_published_table(mirror) if mirror is not None else None
         if table is None or table.model != self._model_key:
             return None

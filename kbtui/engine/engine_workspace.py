@@ -24,7 +24,7 @@ from kbtui.userdata.user_data_store import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
 from kbtui.workspace.paths import convert_path_to_utf8, make_search_environment_fingerprint
-from kbtui.workspace.published_library import find_library_mirror
+from kbtui.workspace.published_library import find_existing_library_mirror
 
 if TYPE_CHECKING:
     import threading
@@ -202,7 +202,7 @@ class EngineWorkspace:
                 self._broadcast_engine_readiness,
                 log,
                 WorkspaceEmbeddingModel(settings.model, log, models),
-                lambda: find_library_mirror(workspace),
+                lambda: find_existing_library_mirror(workspace),
             )
             self._index_refresh_worker = IndexRefreshWorker(
                 workspace,
@@ -301,7 +301,7 @@ class EngineWorkspace:
                 await self._run_in_thread(self._start_due_sources)
             if time.monotonic() > self._pull_check_due_at:
                 pause = PULL_CHECK_SECONDS
-                if find_library_mirror(self.workspace) is not None:
+                if find_existing_library_mirror(self.workspace) is not None:
                     pause = await self._run_in_thread(self._pull_library_if_due)
                 self._pull_check_due_at = time.monotonic() + pause
         self._search_service.close_index_if_idle()

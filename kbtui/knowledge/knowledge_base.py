@@ -22,7 +22,7 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.paths import TOPICS_FILE, format_path_relative_to_root
 from kbtui.workspace.published_library import (
     PublishedLibraryMirror,
-    find_library_mirror,
+    find_existing_library_mirror,
     find_mirror_with_root,
 )
 
@@ -330,7 +330,7 @@ def load_published_topics(workspace: Workspace) -> MirroredTopics | None:
     Returns None if there is no mirror. Also returns None for a workspace that is itself a mirror,
     because a mirror declares its own topics.
     """
-    mirror = find_library_mirror(workspace)
+    mirror = find_existing_library_mirror(workspace)
     if mirror is None or os.path.realpath(mirror.root) == os.path.realpath(workspace.root):
         return None
     topics = {

@@ -323,7 +323,9 @@ def find_renamed_subject(reader: ReferenceAndCitationReader, ref: Ref) -> Ref | 
     """Return the new reference of a missing subject if Git shows that it was renamed; otherwise None."""
     history = find_git_history(str(reader.workspace.root))
     path = _find_committed_path_of_deleted_subject(reader, ref, history)
-    later = history.find_later_path(path) if history is not None and path is not None else None
+    later = (
+        history.find_path_after_renames(path) if history is not None and path is not None else None
+    )
     if history is None or later is None:
         return None
     subject = reader.find_subject_of_file(os.path.join(history.root, later))  # noqa: PTH118

@@ -236,10 +236,10 @@ class Library(ReferenceAndCitationReader):
         Raises `IndexUnavailable` if there is no index.
         """
         from kbtui.search.search_pipeline import find_entries_of_filter
-        from kbtui.userdata.turn_mark_lookup import list_marked_turns
+        from kbtui.userdata.turn_mark_lookup import list_marked_turns_for_request
 
         request = SearchRequest(text, mode="lexical", hidden=hidden, archived=True)
-        request = request._replace(marked=list_marked_turns(self.workspace, request))
+        request = request._replace(marked=list_marked_turns_for_request(self.workspace, request))
         return self._query_index_with_repair(
             lambda reader: find_entries_of_filter(self.workspace, reader, request)
         )

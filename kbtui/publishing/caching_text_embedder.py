@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorStore
 from kbtui.workspace.paths import make_private_directory
-from kbtui.workspace.published_library import find_library_mirror
+from kbtui.workspace.published_library import find_existing_library_mirror
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ class CachingTextEmbedder:
         make_private_directory(workspace.cache_dir)
 
         published = PulledVectorStore(
-            lambda: mirror.database if (mirror := find_library_mirror(workspace)) else None
+            lambda: mirror.database if (mirror := find_existing_library_mirror(workspace)) else None
         )
         self._cache = EmbeddingCache(
             workspace.cache_dir / "embeddings.sqlite", model.key, published
@@ -46,7 +46,7 @@ class CachingTextEmbedder:
         self._process.close()
         self._cache.close()
 
-    def embed_texts(
+    def embed_texts_in_batches(
         self, texts: dict[bytes, str], on_progress: Callable[[int], None] = lambda done: None
     ) -> Iterator[tuple[list[bytes], np.ndarray]]:
         """Yield hashes with the vectors of their texts, at most `VECTORS_AT_ONCE` at a time, sorted by hash."""
@@ -69,7 +69,7 @@ class CachingTextEmbedder:
             on_progress(start + len(some))
             yield some, np.vstack([found[key] for key in some])
 
-    def look_up_or_embed_texts(self, texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
+    def map_hashes_to_vectors(self, texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
         """Map the hash of each text to the text's vector. `texts` maps hashes to texts."""
-        parts = self.embed_texts(texts)
+        parts = self.embed_texts_in_batches(texts)
         return {key: row for keys, rows in parts for key, row in zip(keys, rows, strict=True)}

@@ -212,7 +212,7 @@ class LibraryPublisher:
         return self._state.manifest.parts if self._state.manifest else []
 
     def _compare_with_published_entries(self) -> LibraryPublishResult:
-        published = self._resolve_text_checksums(self._published_parts)
+        published = self._map_entries_to_checksums(self._published_parts)
         ours = self._entries.texts
         result = LibraryPublishResult(
             self._entries,
@@ -235,7 +235,9 @@ class LibraryPublisher:
         """Count the damaged parts of the current version; 0 if there is no usable manifest."""
         return len(self._state.damaged) if self._state.manifest else 0
 
-    def _resolve_text_checksums(self, parts: Iterable[LibraryPartReference]) -> dict[EntryKey, str]:
+    def _map_entries_to_checksums(
+        self, parts: Iterable[LibraryPartReference]
+    ) -> dict[EntryKey, str]:
         """Apply `parts` in order; map the key of each resulting entry to the text's checksum."""
         found: dict[EntryKey, str] = {}
         for part in parts:
@@ -327,7 +329,7 @@ class LibraryPublisher:
         kept = self._drop_small_parts_if_too_many(
             [p for p in self._list_intact_published_parts("texts") if is_text_part_kept(p)]
         )
-        have = self._resolve_text_checksums(kept)
+        have = self._map_entries_to_checksums(kept)
         lacking = [
             text
             for key, text in sorted(self._entries.texts.items())
@@ -380,7 +382,7 @@ class LibraryPublisher:
         for at in range(0, len(hashes), VECTORS_AT_ONCE):
             some = hashes[at : at + VECTORS_AT_ONCE]
             kept.append(self._send_vectors(some, np.vstack([held[key] for key in some])))
-        embedded = self._embedder.embed_texts(
+        embedded = self._embedder.embed_texts_in_batches(
             missing, lambda done: self._on_progress(done, len(missing))
         )
         kept += [self._send_vectors(some, matrix) for some, matrix in embedded]
@@ -426,10 +428,11 @@ class LibraryPublisher:
             self._store.uri, self._embedder, passages, dimension, old, needed_versions, now
         )
         return replace(
-            table, later_parts=self._list_vector_parts_beside_table(table, lacking, vector_parts)
+            table,
+            later_parts=self._list_vector_parts_supplementing_table(table, lacking, vector_parts),
         )
 
-    def _list_vector_parts_beside_table(
+    def _list_vector_parts_supplementing_table(
         self,
         table: VectorTableVersion,
         passages: list[PassageToPublish],
@@ -459,7 +462,7 @@ class LibraryPublisher:
                 if found:
                     names.append(part.name)
                     texts = {key: text for key, text in texts.items() if key not in found}
-        for hashes, matrix in self._embedder.embed_texts(texts):
+        for hashes, matrix in self._embedder.embed_texts_in_batches(texts):
             part = self._send_vectors(hashes, matrix)
             vector_parts.append(part)
             names.append(part.name)

@@ -193,7 +193,9 @@ def decompress_to_known_size(data: bytes, size: int) -> bytes:
     return found
 
 
-def parse_table_of_contents(data: bytes) -> PublishedTextPartContents | PublishedVectorPartContents:
+def decode_table_of_contents(
+    data: bytes,
+) -> PublishedTextPartContents | PublishedVectorPartContents:
     """Parse the table of contents at the beginning of a part's bytes.
 
     Raises `DamagedLibraryPartError`, or errors of the standard library for other invalid data.
@@ -335,7 +337,7 @@ def parse_part_table_of_contents(
     `where` is the URI of the part, for messages.
     """
     try:
-        contents = parse_table_of_contents(data)
+        contents = decode_table_of_contents(data)
     except DamagedLibraryPartError as error:
         raise DamagedLibraryPartError(error.message, where=where, hint=REPAIR_HINT) from error
     except (ValueError, KeyError, TypeError, struct.error, zlib.error, RecursionError) as error:
@@ -443,7 +445,7 @@ class LibraryManifest:
         """The total size of the parts with vectors."""
         return sum(part.size for part in self.vector_parts)
 
-    def list_vector_parts_beside_table(self) -> list[LibraryPartReference]:
+    def list_vector_parts_supplementing_table(self) -> list[LibraryPartReference]:
         """Return the parts with the vectors that the table of vectors lacks."""
         names = self.table.later_parts if self.table else []
         return [part for part in self.vector_parts if part.name in names]

@@ -303,7 +303,7 @@ class _LibraryPull:
         parts = manifest.vector_parts
         if self._result.are_vectors_remote:
             self._fetch_ids_of_published_table(manifest)
-            parts = manifest.list_vector_parts_beside_table()
+            parts = manifest.list_vector_parts_supplementing_table()
         applied = set(json.loads(get_mirror_state_value(self._db, "vectors") or "[]"))
         for part in parts:
             contents = self._contents[part.name]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kbtui.index.vector_store import VectorRow, VectorStore
     from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
 
-MAX_PASSAGES_BESIDE_TABLE = 100_000
+MAX_PASSAGES_MISSING_FROM_TABLE = 100_000
 """The table is written when it lacks more than this number of passages.
 
 Until then, readers fetch the vectors of the missing passages as parts: 77 MB for 100,000 passages. Each row that is
@@ -57,7 +57,7 @@ class PassageToPublish(NamedTuple):
     position: int
 
     @property
-    def number(self) -> int:
+    def row_number(self) -> int:
         """The number of its row in the table."""
         return make_published_row_number(int(self.chunk.id, 16))
 
@@ -100,7 +100,7 @@ def update_published_table(
     from kbtui.index.vector_store import VectorStore
 
     place = get_published_table_location(uri)
-    wanted = {passage.number: passage for passage in passages}
+    wanted = {passage.row_number: passage for passage in passages}
     with convert_table_errors(str(place)):
         store = VectorStore(
             place, embedder.model.key, dimension,
@@ -110,7 +110,8 @@ def update_published_table(
         lacking = _list_passages_without_row(wanted, current)
         rows = len(current) + len(obsolete)
         is_good = (
-            len(lacking) <= MAX_PASSAGES_BESIDE_TABLE and len(obsolete) <= MAX_OBSOLETE_SHARE * rows
+            len(lacking) <= MAX_PASSAGES_MISSING_FROM_TABLE
+            and len(obsolete) <= MAX_OBSOLETE_SHARE * rows
         )
         is_known = old is not None and old.version == store.version
         if is_good and old is not None and is_known:
@@ -169,12 +170,12 @@ def _make_vector_rows(
         some = passages[start : start + ROWS_AT_ONCE]
         groups = [passage.list_embedded_texts() for passage in some]
         texts = {hash_embedded_text(text): text for group in groups for text in group}
-        known = embedder.look_up_or_embed_texts(texts)
+        known = embedder.map_hashes_to_vectors(texts)
         rows, vectors = [], []
         for passage, group in zip(some, groups, strict=True):
             title, own, *around = (known[hash_embedded_text(text)] for text in group)
             vectors.append(combine_vectors_of_passage(passage.entry.kind, title, own, around))
             row = make_vector_table_row(passage.entry, passage.chunk)
-            row["number"] = passage.number
+            row["number"] = passage.row_number
             rows.append(row)
         yield rows, np.vstack(vectors)

@@ -94,9 +94,9 @@ class HitFreshnessChecker:
         text = read_subject_file(str(self._workspace.root), path)
         if text is None:
             # The import takes longer than reading most files.
-            from kbtui.workspace.published_library import find_library_mirror
+            from kbtui.workspace.published_library import find_existing_library_mirror
 
-            if (mirror := find_library_mirror(self._workspace)) is not None:
+            if (mirror := find_existing_library_mirror(self._workspace)) is not None:
                 return read_subject_file(os.path.realpath(mirror.root), path)
         return text
 

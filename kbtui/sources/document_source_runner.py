@@ -81,9 +81,9 @@ def run_document_source(
     with lock_document_source(workspace, name):
         began = time.time()
         try:
-            directory = read_source_document_directory(workspace, source)
+            store = open_source_document_store(workspace, source)
             memory = userdata.load_fetched_address_facts(name)
-            context = SourceRunContext(source, directory, memory, on_progress)
+            context = SourceRunContext(source, store, memory, on_progress)
             limits = limits or make_source_run_limits(load_settings())
             fetching = _fetch_source_documents(workspace.root, context, limits, resolve)
             interrupted = _run_source_until_end_or_stop(context, fetching, should_stop)
@@ -134,7 +134,7 @@ def _run_source_until_end_or_stop(
         context.problems.insert(0, "interrupted" if interrupted else str(error))
         context.is_complete = False
     if context.is_complete:
-        context.directory.remove_unseen_documents()
+        context.document_store.remove_unseen_documents()
     else:
         # Documents that an incomplete run did not reach may still exist.
         context.new_memory = {**context.memory, **context.new_memory}
@@ -143,11 +143,11 @@ def _run_source_until_end_or_stop(
 
 def _make_source_run_record(context: SourceRunContext, began: float) -> SourceRunRecord:
     """Return the record of a run that ends now."""
-    directory = context.directory
-    problems = (*context.problems, *directory.problems)
-    has_worked = any(directory.counts.values())
+    store = context.document_store
+    problems = (*context.problems, *store.problems)
+    has_worked = any(store.counts.values())
     skips = tuple(SkippedAddressOrFile(*skip) for skip in context.skips.items())
-    if skips and not (problems or has_worked or directory.documents):
+    if skips and not (problems or has_worked or store.documents):
         what, reason = skips[0]
         problems = (f"nothing could be fetched: {what}: {reason}",)
     return SourceRunRecord(
@@ -156,16 +156,16 @@ def _make_source_run_record(context: SourceRunContext, began: float) -> SourceRu
         ended=time.time(),
         status="ok" if not problems else "partial" if has_worked else "error",
         error=problems[0] if problems else None,
-        entries=len(directory.documents),
+        entries=len(store.documents),
         problems=problems[:MAX_NAMED_PROBLEMS],
         skipped=len(skips),
         skips=skips[:MAX_NAMED_PROBLEMS],
-        edited=tuple(directory.edited),
-        **directory.counts,
+        edited=tuple(store.edited),
+        **store.counts,
     )
 
 
-def read_source_document_directory(
+def open_source_document_store(
     workspace: Workspace, source: DocumentSourceDefinition
 ) -> SourceDocumentStore:
     """Read the directory that contains a source's documents.
@@ -183,13 +183,13 @@ def read_source_document_directory(
 
 def count_source_documents(workspace: Workspace, source: DocumentSourceDefinition) -> int:
     """Return how many documents a source has. Raises `KbtuiError` if they cannot be read."""
-    read_source_document_directory(workspace, source)
+    open_source_document_store(workspace, source)
     return sum(
-        len(found.documents) for found in _open_source_directories_in_all_topics(workspace, source)
+        len(found.documents) for found in _open_document_stores_in_all_topics(workspace, source)
     )
 
 
-def _open_source_directories_in_all_topics(
+def _open_document_stores_in_all_topics(
     workspace: Workspace, source: DocumentSourceDefinition
 ) -> list[SourceDocumentStore]:
     """Return the source's directories in all topics.
@@ -222,7 +222,7 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
     with lock_document_source(workspace, name):
         problems = []
         try:
-            read_source_document_directory(workspace, source)
+            open_source_document_store(workspace, source)
         except KbtuiError as error:
             if not keep:
                 raise UsageError(
@@ -233,14 +233,14 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
             problems.append(
                 f"the source's documents cannot be read, so they stay unchanged: {error}"
             )
-        directories = _open_source_directories_in_all_topics(workspace, source)
+        stores = _open_document_stores_in_all_topics(workspace, source)
         remove_document_source(workspace, name)
-        for directory in directories:
+        for store in stores:
             if keep:
-                directory.detach_documents_from_source()
+                store.detach_documents_from_source()
             else:
-                directory.remove_all_unedited_documents()
-            problems += [*directory.problems, *directory.edited]
+                store.remove_all_unedited_documents()
+            problems += [*store.problems, *store.edited]
         UserData(workspace).remove_source_data(name)
         return problems
 

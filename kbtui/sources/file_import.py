@@ -75,7 +75,7 @@ async def import_source_files(
     for done, (path, relative) in enumerate(found[: limits.files]):
         below = f"/{relative}" if relative else ""
         # Versions up to 0.1 identified documents by absolute paths.
-        run.directory.change_document_url(f"{run.source.file}{below}", named + below)
+        run.document_store.change_document_url(f"{run.source.file}{below}", named + below)
         run.report_progress(done, len(found), named + below)
         await _import_source_file(run, path, relative, named + below, extractor, limits.bytes)
 
@@ -126,9 +126,9 @@ async def _import_source_file(
         if status.st_size > max_bytes:
             raise _FileSkippedError(explain_too_large_document(max_bytes, status.st_size))
         mark = f"{status.st_size}:{status.st_mtime_ns}"
-        if run.memory.get(url, {}).get("stat") == mark and run.directory.is_stored_and_unedited(
-            url
-        ):
+        if run.memory.get(url, {}).get(
+            "stat"
+        ) == mark and run.document_store.is_stored_and_unedited(url):
             run.record_unchanged_document(url)
             return
         kind = _CONTENT_TYPES_BY_EXTENSION.get(

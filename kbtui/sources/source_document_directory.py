@@ -259,7 +259,7 @@ class SourceRunContext:
     """
 
     source: DocumentSourceDefinition
-    directory: SourceDocumentStore
+    document_store: SourceDocumentStore
     memory: dict[str, FetchedAddressFacts]
     on_progress: Callable[[SourceRunProgress], None]
     new_memory: dict[str, FetchedAddressFacts] = field(default_factory=dict)
@@ -287,14 +287,14 @@ class SourceRunContext:
             self.record_skipped_document(document.url, "the document has no text")
             return
         try:
-            self.directory.write_document(document)
+            self.document_store.write_document(document)
             self.new_memory[document.url] = {**facts, "reader": EXTRACTION_VERSION}
         except KbtuiError as error:
             self.record_failed_document(document.url, str(error), permanent=False)
 
     def record_unchanged_document(self, url: str) -> None:
         """Record that a document has not changed. The facts from the previous run stay valid."""
-        self.directory.mark_document_unchanged(url)
+        self.document_store.mark_document_unchanged(url)
         self.new_memory[url] = self.memory.get(url, {})
 
     def record_skipped_document(self, what: str, reason: str) -> None:

@@ -129,7 +129,7 @@ class WebCrawler:
                 raise KbtuiError(error.reason, where=url) from error
             self._failures += not error.is_permanent
             if error.is_gone:
-                self._run.directory.remove_document(url)
+                self._run.document_store.remove_document(url)
             if error.is_permanent:
                 self._run.record_skipped_document(url, error.reason)
             else:
@@ -139,7 +139,7 @@ class WebCrawler:
         self, url: str, found: FetchedResponse, depth: int
     ) -> None:
         if found.status == 304:
-            if not self._run.directory.is_stored_and_unedited(url):
+            if not self._run.document_store.is_stored_and_unedited(url):
                 raise FetchError("unexpected answer 304: the request was not conditional")
             self._run.record_unchanged_document(url)
             self._enqueue_links(self._run.memory.get(url, {}).get("links", []), depth)
@@ -224,7 +224,7 @@ class WebCrawler:
     def _make_conditional_headers(self, url: str) -> dict[str, str]:
         known = normalize_url(url) or url
         facts = self._run.memory.get(known, {})
-        if not self._run.directory.is_stored_and_unedited(known):
+        if not self._run.document_store.is_stored_and_unedited(known):
             return {}
         headers = {"If-None-Match": facts.get("etag"), "If-Modified-Since": facts.get("modified")}
         return {name: value for name, value in headers.items() if value}

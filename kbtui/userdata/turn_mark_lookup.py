@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MARK_FILTERS = ("mark:", "marked:")
 
 
-def list_marked_turns(workspace: Workspace, request: SearchRequest) -> tuple[str, ...]:
+def list_marked_turns_for_request(workspace: Workspace, request: SearchRequest) -> tuple[str, ...]:
     """Return the marked turns for `SearchRequest.marked`, if the request filters by marks.
 
     The result is () if the request does not filter by marks, or if the marks cannot be read. In the
@@ -32,7 +32,7 @@ def list_marked_turns(workspace: Workspace, request: SearchRequest) -> tuple[str
     if request.marks or any(key in query for key in _MARK_FILTERS):
         store = _open_mark_store(workspace)
         with suppress(KbtuiError):
-            return tuple(store.list_marked_turns()) if store else ()
+            return tuple(store.list_states_of_marked_turns()) if store else ()
     return ()
 
 

@@ -290,7 +290,7 @@ class MarkStore:
                 continue  # The configuration of the topics is invalid, so this cannot be checked.
         return absent
 
-    def list_marked_turns(self) -> list[str]:
+    def list_states_of_marked_turns(self) -> list[str]:
         """Return `STATE REFERENCE` for each marked turn whose text still exists.
 
         `SearchRequest.marked` has this form.

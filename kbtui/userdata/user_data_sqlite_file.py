@@ -145,7 +145,7 @@ class UserDataSqliteFile:
             raise WorkspaceError(message, where=str(self.path), hint=hint or self._hint) from error
 
 
-def commit_all_or_none(
+def commit_all_transactions_or_none(
     transactions: Sequence[tuple[UserDataSqliteFile, sqlite3.Connection, Path]],
 ) -> None:
     """Commit transactions in several files. If a commit fails, undo the earlier commits.

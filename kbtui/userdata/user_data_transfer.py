@@ -52,7 +52,7 @@ from kbtui.userdata.user_data_records import (
     merge_user_records,
     write_user_record,
 )
-from kbtui.userdata.user_data_sqlite_file import commit_all_or_none
+from kbtui.userdata.user_data_sqlite_file import commit_all_transactions_or_none
 from kbtui.userdata.user_data_store import Bookmark, UserData
 from kbtui.userdata.workspace_registry import (
     is_workspace_registered,
@@ -427,7 +427,7 @@ class _UserDataImport:
             self._back_up_files(changes)
             write_and_remove_files_atomically(changes)
             try:
-                commit_all_or_none(transactions)
+                commit_all_transactions_or_none(transactions)
             except BaseException:
                 write_and_remove_files_atomically(
                     [FileWriteOrRemoval(one.path, one.new, one.old) for one in changes]

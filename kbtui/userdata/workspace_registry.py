@@ -134,7 +134,7 @@ def list_registered_workspaces(
 _LABELLED_REFERENCE = re.compile(r"\[([^\n]+?)\] (?=\S)")
 
 
-def split_workspace_label(reference: str) -> tuple[str | None, str]:
+def split_off_workspace_label(reference: str) -> tuple[str | None, str]:
     """Split `[label] topic/slug` into the label of a workspace and the reference.
 
     If the text has no label, the first value is None.

@@ -192,10 +192,12 @@ class GitHistory:
             is not None
         )
 
-    def find_later_path(self, path: str) -> str | None:
+    def find_path_after_renames(self, path: str) -> str | None:
         """Return the current path of a file that was renamed from `path`; None if there is no such file."""
         for _ in range(RENAMES_MAX):
-            later = self._find_uncommitted_path(path) or self._find_next_committed_path(path)
+            later = self._find_uncommitted_rename_target(
+                path
+            ) or self._find_committed_rename_target(path)
             if later is None:
                 return None
             if os.path.lexists(os.path.join(self.root, later)):  # noqa: PTH118
@@ -203,7 +205,7 @@ class GitHistory:
             path = later
         return None
 
-    def _find_next_committed_path(self, path: str) -> str | None:
+    def _find_committed_rename_target(self, path: str) -> str | None:
         """Return the new name of a file if the last commit that removed `path` renamed this file.
 
         Otherwise, returns None.
@@ -221,7 +223,7 @@ class GitHistory:
         renamed = {old: next(words, None) for _, old in zip(words, words, strict=False)}
         return renamed.get(path)
 
-    def _find_uncommitted_path(self, path: str) -> str | None:
+    def _find_uncommitted_rename_target(self, path: str) -> str | None:
         """Return the new path of a committed file whose new name is not committed yet, or None."""
         if self._run_git("cat-file", "-e", f"HEAD:{path}") is None:
             return None

@@ -232,7 +232,7 @@ def find_subscribed_mirror(workspace: Workspace) -> PublishedLibraryMirror | Non
         raise ConfigError(f"{error.message}: {remote}", where=where, hint=error.hint) from error
 
 
-def find_library_mirror(workspace: Workspace) -> PublishedLibraryMirror | None:
+def find_existing_library_mirror(workspace: Workspace) -> PublishedLibraryMirror | None:
     """Return the mirror of a workspace's subscribed library; None if the mirror does not exist.
 
     Never raises: `kbtui doctor` reports mistakes in the settings.

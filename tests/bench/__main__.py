@@ -65,7 +65,7 @@ def main() -> int:
     if args.updates is not None:
         publishing.updates = args.updates
     if args.beside is not None:
-        published_vector_table_update.MAX_PASSAGES_BESIDE_TABLE = args.beside
+        published_vector_table_update.MAX_PASSAGES_MISSING_FROM_TABLE = args.beside
     with contextlib.ExitStack() as stack:
         base = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kbb-")))
         base = base.absolute()

@@ -64,7 +64,7 @@ def test_a_library_in_azure_or_google_is_published_pulled_and_queried_by_uri(
     from kbtui.index.vector_store import make_vector_filter_sql
 
     # The table of a small library stays empty.
-    monkeypatch.setattr(published_vector_table_update, "MAX_PASSAGES_BESIDE_TABLE", 0)
+    monkeypatch.setattr(published_vector_table_update, "MAX_PASSAGES_MISSING_FROM_TABLE", 0)
     ours = make_team_workspace(tmp_path / "ours")
     assert publish(ours, uri, has_table=True).version == 1
     ours.subject("notes/note0.md", "Changed.\n")

@@ -26,10 +26,10 @@ from kbtui.publishing.published_library_format import (
     DamagedLibraryPartError,
     EntryFileToPublish,
     PublishedTextPartContents,
+    decode_table_of_contents,
     encode_text_part,
     generate_key_pair,
     parse_private_key,
-    parse_table_of_contents,
     read_entry_from_part,
     validate_entry_key,
 )
@@ -308,7 +308,7 @@ def zlib_texts(path: Path) -> bytes:
     """All texts of a part."""
     data = path.read_bytes()
     packed, table = struct.unpack("<QQ", data[13:29])
-    contents = parse_table_of_contents(data)
+    contents = decode_table_of_contents(data)
     if not isinstance(contents, PublishedTextPartContents):
         return b""
     start = 29 + packed + table
@@ -474,7 +474,7 @@ def test_no_name_in_a_part_leads_out_of_the_mirror() -> None:
             validate_entry_key(key)
     # A bomb: the part claims a small entry that would grow without end.
     part = encode_text_part([EntryFileToPublish(("subject", "notes", "a.md"), b"0" * 50_000_000)])
-    contents = parse_table_of_contents(part.data)
+    contents = decode_table_of_contents(part.data)
     assert isinstance(contents, PublishedTextPartContents)
     with pytest.raises(DamagedLibraryPartError, match="size"):
         read_entry_from_part(
@@ -788,6 +788,6 @@ def test_entries_with_secrets_in_their_names_are_left_out(
     assert error.count("not published: its name contains GitHub token") == 3
     assert TOKEN not in out + error
     (part,) = (uri / "parts").iterdir()
-    contents = parse_table_of_contents(part.read_bytes())
+    contents = decode_table_of_contents(part.read_bytes())
     assert isinstance(contents, PublishedTextPartContents)
     assert [entry.key[2] for entry in contents.entries] == ["note0.md"]

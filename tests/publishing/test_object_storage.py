@@ -72,7 +72,7 @@ def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 
 @pytest.fixture(autouse=True)
 def small_libraries_have_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published_vector_table_update, "MAX_PASSAGES_BESIDE_TABLE", 5)
+    monkeypatch.setattr(published_vector_table_update, "MAX_PASSAGES_MISSING_FROM_TABLE", 5)
 
 
 @pytest.fixture
@@ -300,7 +300,7 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
     from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 
     # Each change writes the table.
-    monkeypatch.setattr(published_vector_table_update, "MAX_PASSAGES_BESIDE_TABLE", 0)
+    monkeypatch.setattr(published_vector_table_update, "MAX_PASSAGES_MISSING_FROM_TABLE", 0)
     ours = make_team_workspace(tmp_path / "ours", subjects=6)
     for place in (uri, str(tmp_path / "share")):
         publish(ours, place, has_table=True)
@@ -516,7 +516,7 @@ def test_later_queries_of_an_indexed_table_make_no_requests(
 def test_a_library_with_few_passages_is_mirrored_and_its_table_stays_empty(
     tmp_path: Path, proxy: Proxy, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(published_vector_table_update, "MAX_PASSAGES_BESIDE_TABLE", 100)
+    monkeypatch.setattr(published_vector_table_update, "MAX_PASSAGES_MISSING_FROM_TABLE", 100)
     ours = make_team_workspace(tmp_path / "ours", subjects=30)
     # The table is added to a library that has parts of vectors.
     publish(ours, uri)
