@@ -60,7 +60,7 @@ def run_engine(inherited: EngineRestartHandover | None = None) -> int:
             umask = inherited.umask
             for descriptor in (inherited.lock, inherited.listener):
                 os.set_inheritable(descriptor, False)
-            # The processes that embedded texts for the earlier program have exited.
+            # Reap the processes that embedded texts for the earlier program.
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass

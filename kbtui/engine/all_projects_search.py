@@ -46,7 +46,7 @@ class AllProjectsSearch:
         self._lock = threading.Lock()
         self._readers: dict[Path, IndexReader] = {}
         self._stores: dict[Path, VectorStore | None] = {}
-        """The vectors of each index generation; None for a generation without vectors of the model."""
+        """The vectors of each index generation; None if it has no vectors of the model."""
 
     def close(self) -> None:
         """Close the indexes. A later search opens them again."""
@@ -81,9 +81,9 @@ class AllProjectsSearch:
 
         Without `vectors`, the answer has only keyword hits.
 
-        A notice names each other workspace that cannot be searched. If this workspace cannot be
-        searched, the error is raised. Raises `UsageError` if the request asks for explanations or
-        for similar passages.
+        For every other workspace that cannot be searched, the answer has a notice. If this workspace
+        cannot be searched, the error is raised. Raises `UsageError` if the request asks for
+        explanations or for similar passages.
         """
         if request.like is not None or request.why is not None or request.explain:
             hint = "leave out --all, or name the workspace with -w"
@@ -224,7 +224,7 @@ class AllProjectsVectorSearch:
     def select_chunks_without_vector(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[int]:
-        """Return the chunk numbers in `numbers` whose chunks have no vector."""
+        """Return those of `numbers` whose chunks have no vector."""
         store = self._open_vector_store(index)
         return store.select_chunks_without_vector(numbers) if store else list(numbers)
 

@@ -60,7 +60,7 @@ PAUSE_FILE = "embedding-paused"
 """The name of a file in the cache directory of a workspace.
 
 While the file exists, passages of the workspace are not embedded. The file stays when the engine
-ends, so that the pause continues if the engine is started again.
+ends, so the pause outlasts a restart of the engine.
 """
 
 
@@ -138,7 +138,7 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 
 
 PREFERRED_HITS = 20
-"""The number of a search's best keyword hits whose entries are embedded before all others."""
+"""The entries of this many best keyword hits of a search are embedded before all others."""
 RETRY_SECONDS, RETRY_SECONDS_MAX = 60.0, 3600.0
 """After a failure to load the model, queries start no new attempt for `RETRY_SECONDS`.
 
@@ -181,7 +181,7 @@ class ReferenceCountedObjects(Generic[Shared]):
         self._objects: dict[str, tuple[Shared, set[object]]] = {}
 
     def acquire(self, key: str, user: object, make: Callable[[], Shared]) -> Shared:
-        """Add a user to the object of a key, and return the object. If there is no object yet, `make` makes it.
+        """Add a user to a key's object, and return the object. If there is none yet, `make` creates it.
 
         Other threads that want the same object wait until it is made.
         """
@@ -278,7 +278,7 @@ class WorkspaceEmbeddingModel:
     def load_model(self) -> None:
         """Load the model, unless another workspace has already loaded it.
 
-        The packaged model takes a second, or longer at the first start, when it is exported to
+        Loading the packaged model takes a second, or longer the first time, when it is exported to
         ONNX. Other models take several seconds. Raises `EmbeddingModelUnavailableError`.
         """
         model = self._model
@@ -607,7 +607,7 @@ class EmbeddingWorker:
         where: str,
         question: SearchRequest,
     ) -> list[tuple[int, float]]:
-        """Join a ranking with the ranking by the published vectors. If the object store fails, return `ranked`."""
+        """Merge `ranked` with the ranking from the published vectors. If the object store fails, return `ranked` as it is."""
         from kbtui.index.published_vector_table_search import join_disjoint_rankings
 
         # The filter `chunks` contains numbers of this index, which the published table does not know.
@@ -652,7 +652,7 @@ class EmbeddingWorker:
             self._wake.wait()
             self._wake.clear()
             if self._failed_at is not None:
-                # Nothing is embedded after a failure, so wake the callers that are waiting for it.
+                # After a failure, nothing more is embedded, so wake the callers that wait for vectors.
                 self.caught_up.set()
                 continue
             try:
@@ -693,7 +693,7 @@ class EmbeddingWorker:
         self._on_change()
 
     def _can_skip_model_loading(self) -> bool:
-        """Return whether the model need not be loaded: no query needs it, and no chunk lacks a vector.
+        """Return whether the model can stay unloaded, because no query needs it and no chunk lacks a vector.
 
         Updates `is_asleep`.
         """
@@ -794,7 +794,8 @@ class EmbeddingWorker:
                     self._chunk_embedder.embed_missing_chunks,
                     self._model.get_or_start_passage_embedder,
                     lambda: self._has_catalog_changed or self._is_damaged,
-                    # An earlier answer would not say that passages have no vectors yet.
+                    # This is called when the missing vectors have been counted. Answers before that
+                    # could not say that passages have no vectors yet.
                     self._allow_search_by_meaning,
                 )
                 self.left = work.result()
@@ -810,9 +811,9 @@ class EmbeddingWorker:
         self._on_change()
 
     def _open_published_vector_table(self, folder: Path) -> PublishedVectorTableSearcher | None:
-        """Return the published vectors that stay in object storage, or None.
+        """Return a searcher for the published vectors that stay in object storage, or None if there are none.
 
-        The result is the same object as before unless the published table has changed.
+        If neither the published table nor the index generation has changed, returns the same object as before.
         """
         from kbtui.index.published_vector_table_search import (
             PublishedVectorTableSearcher,

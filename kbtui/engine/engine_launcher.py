@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 
 def get_engine_lock_path() -> Path:
-    """Return the path of the file on which the running engine holds a lock."""
+    """Return the path of the file that the running engine locks."""
     return Path(paths.get_cache_home(), LOCK_FILE)
 
 
 def get_index_lock_path(workspace: Workspace) -> Path:
-    """Return the path of the file on which an engine holds a lock while it has the workspace open.
+    """Return the path of the file that an engine locks while it has the workspace open.
 
     Engines of older versions, which serve one workspace each, lock the same file.
     """
@@ -134,7 +134,7 @@ class FileLock:
         self._file.flush()
 
     def duplicate_descriptor(self) -> int:
-        """Return a file descriptor that also holds the lock, and that a new program image inherits."""
+        """Return a file descriptor that also holds the lock and is inherited by a new program image."""
         descriptor = os.dup(self._file.fileno())
         os.set_inheritable(descriptor, True)
         return descriptor
@@ -148,7 +148,7 @@ class FileLock:
 
 
 def try_to_lock_file(path: Path) -> FileLock | None:
-    """Lock a file, which is created if necessary; return None if another process has locked it.
+    """Lock a file, creating it if necessary; return None if another process has locked it.
 
     Raises `OSError` if the file cannot be opened.
     """
@@ -233,7 +233,7 @@ def connect_or_start_engine(
     If `start` is true:
 
     * If no engine is running, this function starts one.
-    * If the index of the running engine has another format, a new engine replaces it.
+    * If the running engine's index has a different format, a new engine replaces the running one.
     * The engine opens the workspace.
 
     The function waits at most `wait` seconds for the engine. During the wait, it calls `check`
@@ -261,7 +261,7 @@ def connect_or_start_engine(
             return client
         code = started.poll()
         if code == 0:
-            # Another engine has the lock. Wait for it, but not for long: it may be about to exit.
+            # Another engine has the lock. Wait for it, but not for long, because it may be about to exit.
             lost_at = min(lost_at, time.monotonic())
             if time.monotonic() - lost_at > patience:
                 started, lost_at, patience = _start_engine(workspace), math.inf, patience * 2
@@ -311,7 +311,7 @@ def list_differing_agent_directory_variables(client: EngineClient) -> list[str]:
 
 
 def _stop_incompatible_engine(client: EngineClient) -> None:
-    """Stop an engine whose index has another format. Raises `EngineUnavailableError` if the engine is newer."""
+    """Stop an engine whose index has a different format. Raises `EngineUnavailableError` if the engine is newer."""
     if _parse_version_numbers(str(client.hello.get("version"))) > _parse_version_numbers(
         __version__
     ):

@@ -1,7 +1,7 @@
 """The engine's protocol: length-prefixed JSON over a Unix socket.
 
-A frame is a length (four bytes, big-endian) and a JSON object of that length in UTF-8. The first
-frame in each direction is a hello. Then the client sends requests (`id`, `op`, arguments). The
+A frame is a length (four bytes, big-endian) followed by a JSON object of that many bytes in UTF-8.
+The first frame in each direction is a hello. Then the client sends requests (`id`, `op`, arguments). The
 engine sends answers (`id`, `ok` or `error`) and, to clients that have subscribed, events (`event`).
 The protocol does not use pickle.
 
@@ -124,7 +124,7 @@ if TYPE_CHECKING:
         conversations: list[str]
 
     class ConnectionEndedEvent(TypedDict):
-        """An event: the connection to the engine has ended. The client makes this event itself.
+        """An event: the connection to the engine has ended. The client itself creates this event.
 
         `reason` is the message of the error, or None if there was no error.
         """
@@ -209,9 +209,9 @@ if TYPE_CHECKING:
     class EngineSearchReply(TypedDict, total=False):
         """The answer to `search`, which has one of three sets of fields.
 
-        * `answer` (from `SearchAnswer.as_engine_message`) and `suspect`. `suspect` means that the
-          answer is empty, and that a damaged index could be the reason, because there was no recent
-          check. Such a search is not logged.
+        * `answer` (from `SearchAnswer.as_engine_message`) and `suspect`. If `suspect` is true, the
+          answer is empty, and the index was not checked recently, so damage could be the reason. Such
+          a search is not logged.
         * `failed`: an error that the client must raise (class, message, location and hint).
         * `declined` and `detail`: why the engine cannot search, as a code and a text.
         """
@@ -301,7 +301,7 @@ _encode_json: Any = make_encoder(
 
 
 def _parse_json(text: str) -> Any:
-    """Parse JSON as `json.loads` does, but import `json` only for its errors."""
+    """Parse JSON like `json.loads`, but import `json` only to raise its error."""
     try:
         value, end = _scan_json(text, 0)
     except (StopIteration, SystemError, ValueError):
@@ -340,5 +340,5 @@ def decode_frame_body(body: bytes) -> Any:
 
 
 def make_hello_message(**facts: Unpack[HelloMessage]) -> HelloMessage:
-    """Return a hello message with `facts`, its fields other than `hello` and `protocol`."""
+    """Return a hello message. `facts` are all its fields except `hello` and `protocol`."""
     return {"hello": "kbtui", "protocol": PROTOCOL_VERSION, **facts}

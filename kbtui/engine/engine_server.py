@@ -64,7 +64,7 @@ HELLO_SECONDS = 10.0
 After this time, the engine closes the connection.
 """
 CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 30.0
-"""The limits, in seconds, of the interval at which the engine checks itself and its workspaces.
+"""The limits, in seconds, on the interval at which the engine checks itself and its workspaces.
 
 The interval is `QUIET_SHARE` of the time since the last request, but at least `CHECK_SECONDS` and
 at most `SLOW_CHECK_SECONDS`. An engine that nobody uses therefore wakes up rarely.
@@ -131,7 +131,7 @@ class EngineServer:
         """Serve clients until there is a reason to exit, then close the workspaces."""
         self._loop = asyncio.get_running_loop()
         self._should_end = asyncio.Event()
-        # asyncio must not unlink the socket's path: the process that created the socket does this at its end.
+        # asyncio must not unlink the socket's path, because this process does so itself when it ends.
         options: dict[str, Any] = {} if sys.version_info < (3, 13) else {"cleanup_socket": False}
         server = await asyncio.start_unix_server(self._serve_client, sock=self._listener, **options)
         for name in ("SIGTERM", "SIGINT"):

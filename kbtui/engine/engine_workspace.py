@@ -172,7 +172,7 @@ class EngineWorkspace:
         are shared by all workspaces. Sources write their files with `umask`, the user's own umask.
         Operations call `end_if_obsolete`, which raises `ConnectionResetError` if the client must
         connect again. If `loads_model_early` returns true, the model is loaded when a client
-        subscribes to events, otherwise at the client's first search.
+        subscribes to events; if it returns false, at the client's first search.
         """
         self.workspace, self.settings, self._log = workspace, settings, log
         self.client_environment = client_environment
@@ -193,7 +193,7 @@ class EngineWorkspace:
         """The progress of the running refresh; None if no refresh is running."""
         self._pace = ItemRateMeter()
         self._log_swept_at = self._schedule_checked_at = self._pull_check_due_at = -math.inf
-        # The workers make their threads here, which therefore read these environment variables.
+        # The workers create their threads here, so that the threads read these environment variables.
         with client_environment.apply_to_thread_or_task():
             self._embedding_worker = EmbeddingWorker(
                 settings,
@@ -251,7 +251,7 @@ class EngineWorkspace:
             self._embedding_worker.stop_thread,
             self._session_archiver.stop_thread,
         )
-        # Threads of other workspaces may occupy the threads of `asyncio.to_thread`.
+        # Other workspaces may occupy all threads of `asyncio.to_thread`.
         with_threads = ThreadPoolExecutor(len(stops), thread_name_prefix="stop")
         try:
             await asyncio.gather(
@@ -540,7 +540,7 @@ class EngineWorkspace:
     async def _execute_pause_operation(
         self, client: ClientConnection, request: Mapping[str, Any]
     ) -> EngineReadiness:
-        """Pause the embedding of this workspace's passages, or continue it."""
+        """Pause or continue embedding this workspace's passages."""
         try:
             self._embedding_worker.set_embedding_paused(request["paused"])
         except OSError as error:

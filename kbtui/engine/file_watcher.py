@@ -191,7 +191,7 @@ The second value applies when the pause between checks of the roots has reached
 QUIET_SHARE, ASLEEP_CHECK_SECONDS = 0.1, 30.0
 """The pause after a check of the roots is at least `QUIET_SHARE` of the time since the last event.
 
-An event is a change or a request of a client. The pause is at most `ASLEEP_CHECK_SECONDS`. An engine
+Here, an event is a change or a client's request. The pause is at most `ASLEEP_CHECK_SECONDS`. An engine
 with many open workspaces therefore wakes up rarely while nothing happens.
 """
 

@@ -36,7 +36,7 @@ DAMAGE_CHECK_DELAY = 1.0
 DAMAGE_CHECK_INTERVAL = 600.0
 """A damage check follows a refresh, unless the last check was less than this many seconds ago."""
 DAMAGE_CHECK_VALIDITY = 60.0
-"""A report of possible damage starts no damage check if the last one was less than this many seconds ago."""
+"""A report of possible damage starts no check if the last damage check was less than this many seconds ago."""
 COMPACT_AT_ONCE_MAX = 2000
 """An index is compacted after a requested refresh if at most this many passages must be rewritten.
 
@@ -45,9 +45,9 @@ Rewriting this many passages takes about 0.3 seconds.
 COMPACT_PAUSE_MIN, COMPACT_SECONDS, COMPACT_SHARE = 1.0, 1.5e-4, 0.05
 """In all other cases, an index is compacted after a pause without changes.
 
-A compaction takes about `COMPACT_SECONDS` for each passage. The pause is so long that compactions
-use at most `COMPACT_SHARE` of one core, and at least `COMPACT_PAUSE_MIN` seconds, so that the next
-save does not wait for it.
+A compaction takes about `COMPACT_SECONDS` for each passage. The pause is long enough that compactions
+use at most `COMPACT_SHARE` of one core. It lasts at least `COMPACT_PAUSE_MIN` seconds, so that the
+refresh after the next save does not wait for a compaction.
 """
 CLOSE_INDEX_SECONDS = 5.0
 """The index is closed this many seconds after a refresh that changed it.
@@ -68,7 +68,7 @@ class IndexRefreshWorker:
 
     * `first_refresh` is set after the first refresh.
     * `error` says why the last refresh failed.
-    * `repaired_damage` describes the damage that the last requested check found, and for which the index is built again.
+    * `repaired_damage` describes the damage that the last requested check found; a rebuild of the index repairs it.
     * `has_reported_generation` says whether the embedding worker knows the current generation. If
       it is false, the engine reports the generation after the next refresh.
     """
@@ -195,7 +195,7 @@ class IndexRefreshWorker:
                 done.set()
             self._running = []
             self.is_busy = bool(self._pending)
-            # This pause makes the thread use at most half of a core if a file changes all the time.
+            # This pause limits the thread to half a core if a file changes all the time.
             self._stop.wait(min(time.thread_time() - began, 1.0))
         if self._index is not None:
             self._index.close()

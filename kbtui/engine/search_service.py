@@ -215,7 +215,7 @@ class SearchService:
         return answered.add_notices(make_keywords_only_notice("model_off"))
 
     def _start_semantic_ranking(self, wait: float, text: str) -> SemanticRanker:
-        # The query is embedded while the keyword leg runs.
+        # The query is embedded while the keyword search runs.
         return partial(
             self._rank_chunks_by_meaning,
             text,

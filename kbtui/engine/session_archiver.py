@@ -79,7 +79,7 @@ class SessionArchiver:
                 self._log(f"keeping sessions failed: {type(error).__name__}: {error}")
                 pause = None
             # A session that is being written causes a request for each record. This pause keeps the thread
-            # idle for half of the time.
+            # idle for about half the time.
             self._stop.wait(min(time.monotonic() - began, 1.0))
 
     def _archive_quiet_sessions(self) -> float | None:

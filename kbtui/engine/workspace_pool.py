@@ -183,8 +183,8 @@ class WorkspacePool:
             slot.opening = asyncio.create_task(
                 self._open_workspace(slot, self._closings.get(index_directory))
             )
-            # Retrieve the exception: otherwise, asyncio logs it if no client waits any more when
-            # opening fails.
+            # Retrieve the exception, so that asyncio does not log it if opening fails when no client is
+            # waiting any more.
             slot.opening.add_done_callback(
                 lambda opening: opening.cancelled() or opening.exception()
             )

@@ -184,7 +184,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "workspace_pointer_broken": "the file {file} names {directory} as JP's directory, but there is no such directory; write the correct path into the file",
     "workspace_without_jp": "{directory}, no JP workspace; topics and sources are declared in {configuration}",
 }
-"""For each code of a finding, its message with placeholders, or a function that makes the message from the values."""
+"""Maps each finding's code to a message with placeholders, or to a function that makes the message from the values."""
 
 
 class DiagnosticFinding(NamedTuple):
@@ -219,7 +219,10 @@ READING_SECONDS = 1.0
 For the remaining conversations, the doctor reports the errors that are recorded in the index.
 """
 READING_BYTES = 8 << 20
-"""The doctor reads no indexed conversation larger than this; it reports the errors recorded in the index."""
+"""The doctor does not read indexed conversations that are larger than this many bytes.
+
+Instead, it reports the errors recorded in the index.
+"""
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
 """The doctor reports a problem if the disk of the index has fewer free bytes than this."""
@@ -263,7 +266,7 @@ def _diagnose_settings(library: Library | None) -> Iterator[FindingWithoutArea]:
 
 
 def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
-    """Check that every required package is installed, complete and of a suitable version."""
+    """Check that every required package is installed and complete, and has a suitable version."""
     from email.parser import HeaderParser
     from importlib.metadata import PackageNotFoundError, distribution, requires
 
@@ -328,7 +331,7 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
 
 @functools.cache
 def _parse_requirement(text: str) -> Requirement:
-    """Parse a requirement; later calls of the same process find it parsed."""
+    """Parse a requirement. The result is cached for the rest of the process."""
     from packaging.requirements import Requirement
 
     return Requirement(text)
@@ -581,7 +584,7 @@ def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
 
 
 def _diagnose_archive() -> Iterator[FindingWithoutArea]:
-    """Report the content of the archive, its size on disk, and the files in it that cannot be used."""
+    """Report the archive's contents, its size on disk, and its unusable files."""
     from kbtui.conversations.session_archive import (
         find_session_copy_damage,
         get_session_archive_directory,

@@ -39,16 +39,18 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 BEST_HITS = 10
-"""The number of best hits of each model that are compared for a query."""
+"""For each query, this many of each model's best hits are compared."""
 PROGRESS_SECONDS = 5.0
 """The minimum number of seconds between two progress reports."""
 TEXTS_EMBEDDED_AT_ONCE = 32
-"""After this many texts, their vectors are stored, and progress is reported."""
+"""Texts are embedded in groups of this size. After each group, its vectors are stored in the cache."""
 MIN_TIMED_PASSAGES = 16
 """The speed of a model is measured with at least this many passages, even if their vectors are cached."""
 
 
 class _ModelMeasurementsAndVectors(NamedTuple):
+    """The measurements of a model, and its vectors for the sampled passages and for the queries."""
+
     facts: dict[str, Any]
     passages: Matrix
     queries: Matrix
@@ -116,6 +118,8 @@ def compare_models(
 
 
 class _ModelToCompare(NamedTuple):
+    """A loaded model. `seconds` is the time that loading it took."""
+
     source: LocalEmbeddingModel
     embedder: TorchEmbeddingModel
     seconds: float

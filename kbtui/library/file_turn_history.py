@@ -221,7 +221,7 @@ def describe_lines_not_written_by_turns(unexplained: list[LinesNotWrittenByTurns
 def map_turns_to_actions_and_commands(
     workspace: Workspace, conversation: Conversation
 ) -> dict[int, TurnActionsAndCommands]:
-    """Map the number of each turn of a conversation to the turn's activity."""
+    """Map the number of each turn to the turn's file actions and commands."""
     from kbtui.citations.turn_file_actions_and_commands import collect_turn_actions_and_commands
 
     known_texts: dict[str, str | None] = {}
@@ -240,7 +240,7 @@ def map_turns_to_actions_and_commands(
 
 
 def _make_finder_of_committed_texts(workspace: Workspace) -> FindEarlierText | None:
-    """Return a function that finds the text that a file had in Git at a given time; None without a repository.
+    """Return a function that finds a file's text in Git at a given time; None without a repository.
 
     The function takes a path relative to the workspace.
     """
@@ -455,7 +455,7 @@ _PROBLEMS_NAMED_MAX = 3
 
 
 def describe_conversation_problems(problems: Mapping[str, str]) -> str:
-    """Return a sentence that names the conversations that cannot be read completely, with the reasons."""
+    """Return a sentence about the conversations that cannot be read completely, with the reasons."""
     count = format_counted_noun(len(problems), "conversation")
     parts = [f"{id_}: {problem}" for id_, problem in problems.items()]
     more = len(parts) - _PROBLEMS_NAMED_MAX
@@ -617,10 +617,10 @@ class _LearnToolReadFinder:
             return None
 
     def add_paths_and_list_names_in_learn_calls(self, paths: Iterable[str]) -> set[str]:
-        """Return the last part of the slug of each file in `paths` that can be a subject.
+        """Add the paths that can be subjects, and return the names by which calls of `learn` can mention them.
 
-        Paths are relative to the workspace. Call this method before `iterate_learned_file_reads`, which uses the
-        paths that were passed here.
+        A name is the last part of a subject's slug. Paths are relative to the workspace. Call this method
+        before `iterate_learned_file_reads`, which uses the added paths.
         """
         topics = (
             self._citation_target_lookup.knowledge.topics.values()
@@ -684,7 +684,7 @@ def _group_file_actions_by_turn(
 
 
 class _FileNameScanner:
-    """Finds out which conversations may contain the name of a file, without parsing the conversations.
+    """Finds the conversations that may contain the name of a file, without parsing them.
 
     Searching the bytes of a conversation's file is faster than parsing the file. JP stores the
     arguments of calls in base64, where a name has one of three forms, depending on its position in
@@ -739,7 +739,7 @@ class _FileNameScanner:
 
 
 class _EditsToFile:
-    """The edits of turns to one file, oldest first, each with its turn and its action."""
+    """The edits that turns made to one file, oldest first, each with its turn and its action."""
 
     def __init__(self, turns: list[TurnTouchingFile]) -> None:
         self._turns = turns
@@ -854,7 +854,7 @@ def _cut_line_range_at_end_of_file(lines: LineRange, count: int, name: str) -> L
 def _map_lines_to_origin_commits(
     history: GitHistory | None, path: str, lines: list[str]
 ) -> dict[int, LineOrigin]:
-    """Map the index of each line to the line's origin. Lines that differ from the current commit are left out."""
+    """Map the index of each line to the commit that it comes from. Lines that differ from the current commit are left out."""
     from difflib import SequenceMatcher
 
     origins = history.list_line_origins(path) if history is not None else []
@@ -875,7 +875,7 @@ def _map_lines_to_origin_commits(
 def _group_lines_not_written_by_turns(
     indices: list[int], origins: dict[int, LineOrigin]
 ) -> list[LinesNotWrittenByTurns]:
-    """Return ranges of adjacent lines from the same commit. `indices` are zero-based and ascending."""
+    """Group lines that no turn wrote into ranges from the same commit. `indices` are zero-based and ascending."""
     found: list[LinesNotWrittenByTurns] = []
     for index in indices:
         origin = origins.get(index)

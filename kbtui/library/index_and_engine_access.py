@@ -38,7 +38,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def make_engine_unavailable_notice_values(error: EngineUnavailableError) -> NoticeValues:
-    """Return the values of the notice about an engine that cannot be reached."""
+    """Return the values for the notice that the engine cannot be reached."""
     return {"cause": "engine", "detail": error.message, "where": error.where, "hint": error.hint}
 
 
@@ -77,7 +77,7 @@ class CallCancellation:
 
     @contextmanager
     def close_client_on_cancel(self, client: EngineClient) -> Iterator[None]:
-        """Within the `with` block, a call of `cancel` also closes the connection `client`."""
+        """Within the `with` block, a call to `cancel` also closes the connection `client`."""
         with self._lock:
             self.client = client
         try:
@@ -110,7 +110,7 @@ class IndexAndEngineAccess:
         self._private: TemporaryClientIndex | None = None
         self.index_behind_notice: Notice | None = None
         self._different_variables: list[str] = []
-        """The environment variables that name agents' directories and have other values in the engine."""
+        """The environment variables that name agents' directories and have different values in the engine."""
 
     @property
     def index_notices(self) -> list[Notice]:
@@ -124,7 +124,7 @@ class IndexAndEngineAccess:
     def agent_directory_notices(self) -> list[Notice]:
         """A list with a notice if the engine and this client disagree about where agents store their files.
 
-        Otherwise, an empty list.
+        If they agree, the list is empty.
         """
         names = self._different_variables
         return [Notice("other_directories", {"variables": names})] if names else []
@@ -167,7 +167,7 @@ class IndexAndEngineAccess:
     def request_engine_refresh(
         self, wait: float, **options: Unpack[IndexRefreshOptions]
     ) -> EngineReadinessAfterWait:
-        """Have the engine refresh the index, and wait at most `wait` seconds for the end of the refresh."""
+        """Have the engine refresh the index, and wait at most `wait` seconds for it to finish."""
         return self.call_engine(
             lambda client: client.send_request("refresh", timeout=wait + 5.0, wait=wait, **options)
         )
@@ -348,7 +348,7 @@ class TemporaryClientIndex:
 
     @property
     def index_notices(self) -> list[Notice]:
-        """Notices that say that this index is temporary, and why kbtui uses it.
+        """The notices that tell the user about this temporary index and why kbtui uses it.
 
         If the configuration is invalid, another notice says so.
         """
@@ -376,7 +376,7 @@ class TemporaryClientIndex:
             ) from error
 
     def update_index_from_files(self, seconds: float) -> None:
-        """Update the index from the files. Wait at most `seconds` seconds until the index is up to date."""
+        """Update the index from the files. Wait at most `seconds` seconds for the index to be up to date."""
         with self._turn:
             if self._reached == self._wanted:
                 self._wanted += 1
@@ -384,7 +384,7 @@ class TemporaryClientIndex:
         self.wait_until_up_to_date(seconds)
 
     def wait_until_up_to_date(self, seconds: float) -> None:
-        """Wait at most `seconds` seconds until the index is up to date. Raises `CallCancelledError`."""
+        """Wait at most `seconds` seconds for the index to be up to date. Raises `CallCancelledError`."""
         cancellation, end = get_current_cancellation(), time.monotonic() + seconds
         with self._turn:
             while self._reached < self._wanted and time.monotonic() < end:

@@ -234,7 +234,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
     ) -> dict[int, list[Citation]]:
         """Map the number of each outdated turn to its outdated citations, one for each subject.
 
-        The current titles of the subjects are not added.
+        The citations do not have the subjects' current titles.
         """
         from kbtui.citations.tool_call_citations import (
             extract_citations,
@@ -478,7 +478,7 @@ def _read_subject_title(subject: Subject) -> str:
 
 
 def _get_target_entry_id(target: str) -> str:
-    """Return the entry id for the target of a citation, such as `topic/slug` or `jp-c…`."""
+    """Return the entry id of a citation's target, which is written `topic/slug` or `jp-c…`."""
     from kbtui.index.entry_and_chunk_data_types import make_subject_id
 
     topic, slash, slug = target.partition("/")

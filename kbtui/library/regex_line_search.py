@@ -55,10 +55,13 @@ def search_lines_by_pattern(
     """Return the lines of subjects and live conversations that match a regular expression in RE2's syntax.
 
     Subjects come first, then conversations, newest first. Case is ignored. `query` is the text that
-    the user typed: the expression between slashes, and filters that select whole entries. At most `per_entry` lines of an entry are hits (0: any number). If the
-    expression is invalid, the answer's `mistakes` say so. The search stops after
-    `PATTERN_SEARCH_SECONDS` or at `limit` lines, and a notice says so. It reads the files, and
-    the index only for filters, and can be cancelled before each file.
+    the user typed: the expression between slashes, and filters that select whole entries. At most
+    `per_entry` lines of an entry are hits (0: up to `MAX_LINES_OF_ENTRY`). If the expression is
+    invalid, the answer's `mistakes` say so. The search stops after `PATTERN_SEARCH_SECONDS` or at
+    `limit` lines, and a notice says so.
+
+    The lines are read from the files; the index is used only to apply filters. The search can be
+    cancelled before each file.
     """
     expression, filters = split_regex_query(query) or ("", "")
     deadline = time.monotonic() + PATTERN_SEARCH_SECONDS

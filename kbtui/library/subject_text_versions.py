@@ -208,13 +208,13 @@ class _SubjectVersionCollector:
         self._texts = [ComparableSubjectText(one.text, relative or "") for one in versions]
         self._given: list[list[str]] = [[] for _ in versions]
         self._latest: int | None = None
-        """The index of the version that the subject had before the turn that is added next."""
+        """The index of the version that the subject had just before the next turn."""
         self._commits = sorted(
             (one.time or 0.0, -index) for index, one in enumerate(versions) if one.commit
         )
 
     def add_turn(self, source: str, given: GivenSubjectText, timestamp: datetime | None) -> None:
-        """Add a turn to the version of the subject that the turn was given.
+        """Add a turn to the subject version that it was given.
 
         If no version matches, a turn that was given the whole text gets a new version, and a turn
         that was given only part of the text is ignored.
@@ -337,10 +337,7 @@ def find_renamed_subject(reader: ReferenceAndCitationReader, ref: Ref) -> Ref | 
 def _list_current_and_committed_versions(
     reader: ReferenceAndCitationReader, subject: Subject
 ) -> tuple[list[SubjectVersion], list[Ref], str | None]:
-    """Return the versions of a subject, its earlier references, and a reason or None.
-
-    The reason says why the current text cannot be read.
-    """
+    """Return a subject's versions, its earlier references, and why its current text cannot be read (None if it can)."""
     text, problem = "", None
     try:
         text = reader.read_subject_text(subject)
@@ -372,7 +369,7 @@ def _list_current_and_committed_versions(
 def _list_committed_versions_of_deleted_subject(
     reader: ReferenceAndCitationReader, ref: Ref
 ) -> tuple[list[SubjectVersion], list[Ref], str | None]:
-    """Return the versions, the earlier references, and the path in the topic.
+    """Return a deleted subject's versions, its earlier references, and its path in the topic.
 
     If Git has no such file, both lists are empty, and the path is None.
     """

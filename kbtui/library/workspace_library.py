@@ -72,9 +72,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPAIR_SECONDS = 60.0
-"""How many seconds a call waits at most for the engine to rebuild a damaged index."""
+"""A call waits at most this many seconds for the engine to rebuild a damaged index."""
 UPDATE_SECONDS = 10.0
-"""How many seconds a call waits at most for the index to catch up with the files."""
+"""A call waits at most this many seconds for the index to catch up with the files."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
@@ -86,7 +86,7 @@ def open_workspace(path: Path | str | None = None, settings: Settings | None = N
 
 
 def load_checked_settings() -> Settings:
-    """Load the settings. Raises `ConfigError`, also if they name an unknown agent.
+    """Load the settings. Raises `ConfigError` if they are invalid or name an unknown agent.
 
     `load_settings` does not check the names of agents, because a check requires loading the conversation
     formats that other packages provide.
@@ -307,9 +307,9 @@ class Library(ReferenceAndCitationReader):
         `origin` and `caller` are recorded in the query log; if `origin` is None, the search is not logged.
 
         Raises `IndexUnavailable` if there is no index. Raises `UsageError` for a mistake in the query, a
-        `limit` outside 1 to 100, or a `wait` below 0 or above a day. Raises `TypeError` for a number that is
-        not an integer. Mistakes in the query of a
-        `SearchRequest` raise no error; the answer lists them in `mistakes`.
+        `limit` outside 1 to 100, or a `wait` below 0 or above a day. Raises `TypeError` if `limit` or
+        `per_entry` is not an integer. Mistakes in the query of a `SearchRequest` raise no error; the answer
+        lists them in `mistakes`.
         """
         from kbtui.engine.engine_protocol import WAIT_SECONDS, validate_wait_seconds
 
