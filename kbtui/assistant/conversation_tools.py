@@ -55,7 +55,7 @@ from kbtui.conversations.conversation_repository import (
     load_conversation,
     parse_entered_conversation_reference,
 )
-from kbtui.conversations.turn_marks import make_mark_json_fields
+from kbtui.conversations.turn_marks import make_marks_json_field
 from kbtui.dates import format_timestamp
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.light_named_tuple import NamedTuple
@@ -252,7 +252,7 @@ def _summarize_turns_of_file(
         }
         if turn.rewound:
             summary["rewound"] = True
-        if fields := make_mark_json_fields(marks.get_marks_of_turn(turn.ref), is_short=True):
+        if fields := make_marks_json_field(marks.get_marks_of_turn(turn.ref), is_short=True):
             on_turn = fields["marks"]
             summary["marks"] = mask_secrets_in_json(on_turn) if masked else on_turn
         listed.append(summary)
@@ -396,7 +396,7 @@ def answer_conversation_grep(
 
     def make_marks_json(conversation_id: str, turn: int | None) -> list[MarkFactsJson]:
         marks = [
-            mark.make_mark_facts_json(is_short=max_chars is not None)
+            mark.make_json_for_hit_or_turn(is_short=max_chars is not None)
             for mark in marked.by_turn.get((conversation_id, turn or 0), ())
         ]
         return mask_secrets_in_json(marks) if masked else marks
@@ -805,7 +805,7 @@ def _make_conversation_read_answer(
             more["attachments"] = count
         if subjects := outdated.get(turn.number):
             more["outdated_subjects"] = subjects
-        more |= make_mark_json_fields(
+        more |= make_marks_json_field(
             marks.by_turn.get(turn.number, ()), is_short=limit is not None
         )
         if limit is not None:

@@ -168,7 +168,11 @@ def _format_conversation_metadata(conversation: Conversation) -> str:
 
 def _format_event_markdown(event: ConversationEvent) -> Iterator[str]:
     """Yield blocks of Markdown for an event: its heading, its text and its values."""
-    kind, text, values = EVENT_KINDS[event.kind], sanitize(event.text, "strip"), event.values
+    kind, text, values = (
+        EVENT_KINDS[event.kind],
+        sanitize(event.text, "strip"),
+        event.arguments_or_fields,
+    )
     text = text.strip("\n")
     heading = "Error" if event.is_error else _escape_markdown(event.author or kind.label)
     call = f" {event.call}" if event.call else ""
@@ -254,7 +258,7 @@ def make_citation_json(cite: Citation) -> dict[str, object]:
     }
 
 
-def serialize_citations(
+def make_uses_and_used_by_json(
     ref: str,
     uses: Sequence[Citation],
     used_by: Sequence[Citation],
@@ -290,8 +294,8 @@ def format_citations_json(
     used_by: Sequence[Citation],
     make_mark_fields: Callable[[str], Mapping[str, object]] = lambda _: {},
 ) -> str:
-    """Return the result of `serialize_citations` as JSON text."""
-    shape = serialize_citations(ref, uses, used_by, make_mark_fields=make_mark_fields)
+    """Return the result of `make_uses_and_used_by_json` as JSON text."""
+    shape = make_uses_and_used_by_json(ref, uses, used_by, make_mark_fields=make_mark_fields)
     return json.dumps(shape, ensure_ascii=False, indent=2) + "\n"
 
 
@@ -325,7 +329,7 @@ def format_citations_markdown(
 ) -> str:
     """Return two Markdown lists: the citations that `ref` makes, and the turns that cite `ref`.
 
-    `uses` and `used_by` are as in `serialize_citations`. The first list is numbered as in the citations
+    `uses` and `used_by` are as in `make_uses_and_used_by_json`. The first list is numbered as in the citations
     pane. `list_mark_labels` takes the reference of a turn, and returns the user's marks on this turn.
     """
     parts = []

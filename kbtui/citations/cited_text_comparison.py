@@ -183,12 +183,12 @@ def find_citation_state(
     if extent is None or stored is None:
         return CitationStateAndReason("unknown", "tool")
     try:
-        return compare_given_and_current_text(extent, stored, now)
+        return derive_citation_state_from_texts(extent, stored, now)
     except KbtuiError:
         return CitationStateAndReason("unknown", "unreadable")
 
 
-def compare_given_and_current_text(
+def derive_citation_state_from_texts(
     extent: GivenTextExtent, stored: str, now: ComparableSubjectText
 ) -> CitationStateAndReason:
     """Compare the text that a turn was given with the current text; return the citation's state.

@@ -30,7 +30,7 @@ Without this limit, a line such as `return None` would belong to every edit with
 """
 
 
-class _LinesWithText(NamedTuple):
+class _LineRangeContainingText(NamedTuple):
     """The lines `first` to `end` (exclusive) that contain a text.
 
     `before` and `after` are the parts of the first and the last line that do not belong to the text.
@@ -85,7 +85,7 @@ def attribute_lines_to_edits(
     return found
 
 
-def _list_old_lines(edit: FileEdit, place: _LinesWithText) -> list[str]:
+def _list_old_lines(edit: FileEdit, place: _LineRangeContainingText) -> list[str]:
     if edit.old is None:
         return []
     if edit.is_whole_file:
@@ -122,7 +122,7 @@ def _add_missing_old_texts(edits: Sequence[FileEdit]) -> list[FileEdit]:
 
 def _find_lines_with_new_text(
     state: list[str], edit: FileEdit, origins: list[int | None], missing: set[int]
-) -> _LinesWithText | None:
+) -> _LineRangeContainingText | None:
     """Return the lines of `state` that contain an edit's new text; None if there are no such lines.
 
     If the text occurs several times, the place nearest to the edit's line is chosen. If the edit
@@ -133,7 +133,9 @@ def _find_lines_with_new_text(
     if not new.strip():
         return None
     if edit.is_whole_file:
-        return _LinesWithText(0, len(state), "", "") if state == split_lines(new) else None
+        return (
+            _LineRangeContainingText(0, len(state), "", "") if state == split_lines(new) else None
+        )
     text = "".join(f"{line}\n" for line in state)
     offsets = list_substring_offsets(text, new)
     if not offsets and new.endswith("\n") and text.endswith(new[:-1]):
@@ -148,14 +150,18 @@ def _find_lines_with_new_text(
         start = text.rfind("\n", 0, at) + 1
         after = at + len(new)
         if new.endswith("\n"):
-            places.append(_LinesWithText(first, first + new.count("\n"), text[start:at], ""))
+            places.append(
+                _LineRangeContainingText(first, first + new.count("\n"), text[start:at], "")
+            )
             continue
         end = text.find("\n", after)
         end = len(text) if end < 0 else end
         rest = text[after:end]
-        places.append(_LinesWithText(first, first + new.count("\n") + 1, text[start:at], rest))
+        places.append(
+            _LineRangeContainingText(first, first + new.count("\n") + 1, text[start:at], rest)
+        )
 
-    def rank_place_by_distance(place: _LinesWithText) -> tuple[int, bool]:
+    def rank_place_by_distance(place: _LineRangeContainingText) -> tuple[int, bool]:
         distance = abs(place.first + 1 - edit.line) if edit.line is not None else 0
         ids = origins[place.first : place.end]
         return distance, not any(one in missing for one in ids)

@@ -131,7 +131,7 @@ def prepare_shared_conversation(
     if "tool_call_response" not in kinds:
         cited = [citation._replace(given=None, quote="") for citation in cited]
     labels = {
-        number: [mark.make_mark_facts_json()["label"] for mark in found]
+        number: [mark.make_json_for_hit_or_turn()["label"] for mark in found]
         for number, found in (marks.by_turn if marks else {}).items()
         if number in numbers
     }
@@ -271,7 +271,7 @@ def describe_masked_secrets(shared: SharedConversationParts) -> list[str]:
 _PART_LABELS = {"citation": "a citation", "mark": "a mark", "facts": "title and details"}
 
 
-def get_subject_text_given_by_call(citation: Citation) -> str:
+def get_given_or_quoted_text(citation: Citation) -> str:
     """Return the text of a subject that the call returned, or the beginning of a cited passage.
 
     Returns "" if neither is known.
@@ -312,7 +312,7 @@ def make_shared_conversation_json(shared: SharedConversationParts) -> dict[str, 
             "citations": [
                 {
                     **make_citation_json(citation),
-                    "given": get_subject_text_given_by_call(citation) or None,
+                    "given": get_given_or_quoted_text(citation) or None,
                 }
                 for citation in shared.citations_by_turn.get(turn.number, ())
             ],
@@ -497,16 +497,20 @@ def _format_event_as_html(event: ConversationEvent) -> str:
     error = " · error" if event.is_error else ""
     heading = f"{_escape_html_line(label)}{call}{name}{outcome}{error}"
     if event.kind in ("chat_request", "message", "notice", "inquiry_request", "inquiry_response"):
-        values = _format_code_as_html(format_json(event.values)) if event.values else ""
+        values = (
+            _format_code_as_html(format_json(event.arguments_or_fields))
+            if event.arguments_or_fields
+            else ""
+        )
         style = "request" if event.kind == "chat_request" else event.kind
-        text = f'<div class="text">{render_markdown(event.text)}</div>{values}'
+        text = f'<div class="text">{render_markdown_as_html(event.text)}</div>{values}'
         return f'<article class="{style}">\n<h3>{heading}</h3>\n{text}\n</article>'
     if kind.language is None:
-        body = f'<div class="text subdued">{render_markdown(event.text)}</div>'
+        body = f'<div class="text subdued">{render_markdown_as_html(event.text)}</div>'
     else:
         body = _format_code_as_html(event.text) if event.text else ""
-    if event.values:
-        body += _format_code_as_html(format_json(event.values))
+    if event.arguments_or_fields:
+        body += _format_code_as_html(format_json(event.arguments_or_fields))
     first = cut_to_width(sanitize_to_one_line(format_event_text(event)[:400]), _SUMMARY_WIDTH)
     style = ' class="error"' if event.is_error else ""
     summary = f'{heading} <span class="dim">{escape(first)}</span>'
@@ -525,7 +529,7 @@ def _format_citation_as_html(citation: Citation) -> str:
         f"<code>{_escape_html_line(citation.target)}</code>{title}"
         f' <span class="dim">({_escape_html_line(", ".join(filter(None, facts)))})</span>'
     )
-    given = get_subject_text_given_by_call(citation)
+    given = get_given_or_quoted_text(citation)
     if not given:
         return f'<p class="citation">{summary}</p>'
     remark = format_given_text_remark(citation)
@@ -541,7 +545,7 @@ def _escape_html_line(text: str) -> str:
     return escape(sanitize_to_one_line(text, "strip"))
 
 
-def render_markdown(text: str) -> str:
+def render_markdown_as_html(text: str) -> str:
     """Return a Markdown text as HTML. Links, images and embedded HTML become plain text."""
     return str(_make_markdown_parser().render(sanitize(text, "strip"), {"addresses": []}))
 

@@ -598,7 +598,7 @@ def run_cites_command(args: Namespace) -> int:
     """
     from kbtui.citations.citation_and_conversation_export import (
         format_citing_turn,
-        serialize_citations,
+        make_uses_and_used_by_json,
     )
     from kbtui.library import open_workspace
 
@@ -630,7 +630,7 @@ def run_cites_command(args: Namespace) -> int:
             found.used_by, _format_marks_of_citing_turns(found.used_by, marks), strict=True
         )
     ]
-    facts = serialize_citations(
+    facts = make_uses_and_used_by_json(
         found.ref, found.uses, found.used_by, differences, marks.make_turn_marks_json_fields
     )
     print_text_or_json("".join(lines), facts, args.json)

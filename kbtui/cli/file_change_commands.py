@@ -147,7 +147,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
         load_conversation,
         parse_entered_conversation_reference,
     )
-    from kbtui.conversations.turn_marks import make_mark_json_fields
+    from kbtui.conversations.turn_marks import make_marks_json_field
     from kbtui.library.file_turn_history import map_turns_to_actions_and_commands, resolve_file_name
     from kbtui.references import make_conversation_ref
 
@@ -190,7 +190,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
                     {
                         "turn": turn,
                         **make_turn_actions_json(activity),
-                        **make_mark_json_fields(marks.by_turn.get(turn, ())),
+                        **make_marks_json_field(marks.by_turn.get(turn, ())),
                     }
                     for turn, activity in activities.items()
                 ],

@@ -102,8 +102,8 @@ def _select_conversations_to_keep(library: Library, args: Namespace) -> list[Con
         find_agent_names_with_beginnings,
         find_conversation,
         get_conversation_format,
+        list_conversation_and_subagents_to_keep,
         list_conversations,
-        list_sessions_to_keep,
         parse_entered_reference,
     )
 
@@ -115,7 +115,9 @@ def _select_conversations_to_keep(library: Library, args: Namespace) -> list[Con
             if ref.conversation is None:
                 raise UsageError("this does not name a conversation", where=name)
             info = find_conversation(workspace, ref.conversation, counts=False)
-            found |= {one.id: one for one in list_sessions_to_keep(workspace, info)}
+            found |= {
+                one.id: one for one in list_conversation_and_subagents_to_keep(workspace, info)
+            }
         return list(found.values())
     agents = split_values_at_commas(args.agents)
     if not (agents or args.labels or args.title or args.all):

@@ -194,7 +194,7 @@ def _list_non_jp_id_completions(path: str | None, current: str) -> Pairs:
     A completion is the short id of a conversation, or the full id if only the full id begins with `current`.
     """
     from kbtui.conversations.conversation_repository import (
-        iterate_stored_conversations,
+        iterate_conversations_of_agent,
         list_enabled_conversation_formats,
     )
 
@@ -204,7 +204,7 @@ def _list_non_jp_id_completions(path: str | None, current: str) -> Pairs:
         prefix = one.id_prefix
         if one.name == "jp" or not (prefix.startswith(current) or current.startswith(prefix)):
             continue
-        stored = {each.id: each for each in iterate_stored_conversations(workspace, one)}
+        stored = {each.id: each for each in iterate_conversations_of_agent(workspace, one)}
         if not current.startswith(prefix):
             found += [(prefix, one.label)] if stored else []
             continue

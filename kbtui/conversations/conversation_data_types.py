@@ -281,7 +281,7 @@ class ConversationEvent:
     blocks: list[ContentBlock] | None = None
 
     @property
-    def values(self) -> dict[str, Any] | None:
+    def arguments_or_fields(self) -> dict[str, Any] | None:
         """The arguments of a tool call, or the fields of any other event.
 
         None if the event has only a text.
@@ -306,7 +306,7 @@ def format_event_text(
     parts = [event.text]
     if event.arguments is not None:
         parts.insert(0, event.name or "")
-    if (values := event.values) is not None:
+    if (values := event.arguments_or_fields) is not None:
         parts.append(format_values(values))
     return "\n".join(filter(None, parts))
 

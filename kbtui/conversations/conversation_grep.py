@@ -428,7 +428,7 @@ def _search_event(
 
 def _mask_event_text(event: ConversationEvent, text: str) -> str:
     """Return `text`, the text of an event, with its secrets masked."""
-    if event.values:
+    if event.arguments_or_fields:
         text = format_event_text(event, lambda values: format_json(mask_secrets_in_json(values)))
         return mask_secrets(text)
     return str(mask_secrets_in_json(text))

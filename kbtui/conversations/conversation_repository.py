@@ -173,7 +173,7 @@ def list_conversations(
       have not changed.
     """
     infos = []
-    for stored in _iterate_stored_conversations(workspace):
+    for stored in _iterate_own_and_published_conversations(workspace):
         if archived is not None and stored.is_archived is not archived:
             continue
         info = (known or {}).get(stored.id)
@@ -190,7 +190,7 @@ def list_conversation_change_signatures(workspace: Workspace) -> dict[str, str]:
 
     A signature changes if the conversation's files change.
     """
-    return {one.id: one.signature for one in _iterate_stored_conversations(workspace)}
+    return {one.id: one.signature for one in _iterate_own_and_published_conversations(workspace)}
 
 
 def find_conversation(
@@ -205,7 +205,7 @@ def find_conversation(
     `ConversationNotFoundError` if there is no such conversation.
     """
     id = str(expand_conversation_reference(workspace, make_conversation_ref(id)).conversation)  # noqa: A001
-    for stored in _iterate_stored_conversations(workspace, id):
+    for stored in _iterate_own_and_published_conversations(workspace, id):
         info = stored.read_conversation_info()
         return add_event_count(info) if counts else info
     raise ConversationNotFoundError(workspace, id)
@@ -226,9 +226,9 @@ def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
     begun = ref.conversation
     if ref.kind != "conversation" or begun is None or begun.startswith(JP_ID_PREFIX):
         return ref
-    if any(_iterate_stored_conversations(workspace, begun)):
+    if any(_iterate_own_and_published_conversations(workspace, begun)):
         return ref
-    stored = [one.id for one in _iterate_stored_conversations(workspace)]
+    stored = [one.id for one in _iterate_own_and_published_conversations(workspace)]
     # Some programs show the same id in capital letters.
     ids = find_ids_with_beginning(stored, begun) or find_ids_with_beginning(stored, begun.lower())
     if len(ids) > 1:
@@ -416,7 +416,7 @@ def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
 def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[ConversationInfo]:
     """Return all subagents of a conversation, including the subagents of its subagents."""
     by_parent: dict[str | None, list[StoredConversation]] = {}
-    for stored in iterate_stored_conversations(workspace, get_conversation_format(info)):
+    for stored in iterate_conversations_of_agent(workspace, get_conversation_format(info)):
         by_parent.setdefault(_get_parent_conversation_id(stored), []).append(stored)
     found: dict[str, ConversationInfo] = {}
     unexplored = [info.id]
@@ -429,7 +429,9 @@ def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[Convers
     return list(found.values())
 
 
-def list_sessions_to_keep(workspace: Workspace, info: ConversationInfo) -> list[ConversationInfo]:
+def list_conversation_and_subagents_to_keep(
+    workspace: Workspace, info: ConversationInfo
+) -> list[ConversationInfo]:
     """Return the conversations that are kept together: the conversation `info` and its subagents.
 
     Raises `UsageError` if sessions of this agent cannot be kept.
@@ -508,14 +510,14 @@ def list_watched_conversation_files(workspace: Workspace) -> list[Path]:
     ]
 
 
-def _iterate_stored_conversations(
+def _iterate_own_and_published_conversations(
     workspace: Workspace, only: str | None = None
 ) -> Iterator[StoredConversation]:
     found = set[str]()
     formats = list_enabled_conversation_formats()
     for one in formats:
         if only is None or only.startswith(one.id_prefix):
-            for stored in iterate_stored_conversations(workspace, one, only):
+            for stored in iterate_conversations_of_agent(workspace, one, only):
                 found.add(stored.id)
                 yield stored
     prefixes = tuple(one.id_prefix for one in formats)
@@ -525,7 +527,7 @@ def _iterate_stored_conversations(
             yield stored
 
 
-def iterate_stored_conversations(
+def iterate_conversations_of_agent(
     workspace: Workspace, conversation_format: ConversationFormat, only: str | None = None
 ) -> Iterator[StoredConversation]:
     """Yield an agent's conversations.

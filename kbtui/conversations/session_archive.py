@@ -112,7 +112,7 @@ class KeptSession:
         key, sign, value = wanted.partition("=")
         return key in self.labels and (not sign or self.labels[key] == value)
 
-    def read_conversation_facts(self) -> ConversationFileFacts:
+    def get_stored_conversation_facts(self) -> ConversationFileFacts:
         """Return the facts about the conversation that were stored when it was kept."""
         return {
             "title": self.title,
@@ -199,7 +199,7 @@ def find_conversations_only_in_archive(
                 make_change_signature("kept", one.file_name, one.title),
                 modified,
                 modified,
-                one.read_conversation_facts,
+                one.get_stored_conversation_facts,
                 one.is_archived,
                 one.parent,
                 one.working_directory,
@@ -569,7 +569,7 @@ def _check_session_record(session: KeptSession, path: str) -> None:
     _convert_unix_time_or_raise(session.modified)
 
 
-def is_valid_kept_session(session: KeptSession) -> bool:
+def is_imported_session_valid(session: KeptSession) -> bool:
     """Return whether a record from another machine can be added to the archive.
 
     Anyone may have edited the record.

@@ -302,7 +302,7 @@ class PlacedMark(NamedTuple):
         call = self.place.call if self.place else self.mark.call
         return f"call {call} {self.label}" if call and self.mark.passage is None else self.label
 
-    def make_mark_facts_json(self, *, is_short: bool = False) -> MarkFactsJson:
+    def make_json_for_hit_or_turn(self, *, is_short: bool = False) -> MarkFactsJson:
         """Return the mark as JSON for search hits and turns.
 
         If `is_short` is true, the texts of the mark are cut.
@@ -356,14 +356,14 @@ class ConversationMarks(NamedTuple):
         return [mark.label_in_turn for mark in self.by_turn.get(turn, ())]
 
 
-def make_mark_json_fields(
+def make_marks_json_field(
     marks: Iterable[PlacedMark], *, is_short: bool = False
 ) -> dict[str, list[MarkFactsJson]]:
     """Return the field `marks` of a turn's JSON; {} if there are no marks.
 
     If `is_short` is true, the texts of the marks are cut.
     """
-    facts = [mark.make_mark_facts_json(is_short=is_short) for mark in marks]
+    facts = [mark.make_json_for_hit_or_turn(is_short=is_short) for mark in marks]
     return {"marks": facts} if facts else {}
 
 
@@ -599,13 +599,17 @@ def _find_event_to_mark(turn: Turn, call: int | None) -> ConversationEvent | Non
         calls = (one for one in turn.events if one.call == call and one.arguments is not None)
         return next(calls, None)
     requests = (one for one in turn.events if one.kind == "chat_request" and one.text.strip())
-    texts = (one for one in turn.events if one.text.strip() or one.values)
+    texts = (one for one in turn.events if one.text.strip() or one.arguments_or_fields)
     return next(requests, None) or next(texts, None)
 
 
 def _format_event_on_one_line(event: ConversationEvent) -> str:
     """Return an event's text on one line. If the event has no text, return its name and values."""
-    values = json.dumps(event.values, ensure_ascii=False, default=str) if event.values else ""
+    values = (
+        json.dumps(event.arguments_or_fields, ensure_ascii=False, default=str)
+        if event.arguments_or_fields
+        else ""
+    )
     return _collapse_white_space(event.text) or " ".join(
         filter(None, (event.name, _collapse_white_space(values)))
     )
@@ -616,7 +620,11 @@ def _hash_event(event: ConversationEvent) -> str:
 
     The order of keys in the event's values does not matter.
     """
-    values = json.dumps(event.values, sort_keys=True, default=str) if event.values else ""
+    values = (
+        json.dumps(event.arguments_or_fields, sort_keys=True, default=str)
+        if event.arguments_or_fields
+        else ""
+    )
     from hashlib import sha256
 
     content = "\0".join((event.kind, event.name or "", event.text, values))

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_repository import (
-    iterate_stored_conversations,
+    iterate_conversations_of_agent,
     list_enabled_conversation_formats,
 )
 from kbtui.conversations.session_archive import keep_copy_of_conversation
@@ -92,7 +92,7 @@ class SessionArchiver:
         for one in list_enabled_conversation_formats():
             if one.name.casefold() not in self._agents or not one.has_file_per_conversation:
                 continue
-            for stored in iterate_stored_conversations(self._workspace, one):
+            for stored in iterate_conversations_of_agent(self._workspace, one):
                 if self._stop.is_set():
                     return None
                 if self._handled.get(stored.id) == stored.signature:

@@ -14,7 +14,7 @@ from kbtui.knowledge import learn_tool_answers, system_prompt_section
 from kbtui.knowledge.knowledge_data_types import KnowledgeProblem, LearnToolResult, Subject, Topic
 from kbtui.knowledge.subject_visibility import (
     SubjectSlugsByVisibility,
-    apply_preload_mark_to_topic,
+    apply_preload_or_disable_change,
     find_topic_directory,
     scan_topic_slugs,
 )
@@ -281,7 +281,7 @@ def load_knowledge(
             format_path_relative_to_root(workspace.root, Path(error.where)) if error.where else None
         )
         problems.append(KnowledgeProblem(error.message, where=place, hint=error.hint))
-    problems += find_ignored_config_file_problems(workspace, TOPICS_FILE)
+    problems += find_superseded_config_file_problems(workspace, TOPICS_FILE)
     assigned: dict[str, str] = {}
     for value in cfg:
         if "=" in value:
@@ -352,7 +352,7 @@ PUBLISHED_DIRECTORY = "(published library)"
 """The text shown in place of a directory for topics that only the published library has."""
 
 
-def find_ignored_config_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:
+def find_superseded_config_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:
     """Return one problem if kbtui ignores `.kbtui/NAME` because `.jp` exists; [] otherwise."""
     path = workspace.find_superseded_config_file(name)
     if path is None:
@@ -523,7 +523,9 @@ class KnowledgeBase:
         """Return JP's own prompt sections, which kbtui only reads."""
         return system_prompt_section.read_jp_prompt_sections(self.workspace)
 
-    def copy_with_preload_marks(self, marks: Iterable[PreloadOrDisableChange]) -> KnowledgeBase:
+    def copy_with_preload_or_disable_changes(
+        self, marks: Iterable[PreloadOrDisableChange]
+    ) -> KnowledgeBase:
         """Return a copy in which subjects and topics have the new states in `marks`.
 
         Raises `NothingFound` or `UsageError`.
@@ -532,7 +534,7 @@ class KnowledgeBase:
         file = self.workspace.format_config_path(TOPICS_FILE)
         for mark in marks:
             resolved = self.get_topic_slugs(mark.topic)
-            topics[mark.topic] = apply_preload_mark_to_topic(
+            topics[mark.topic] = apply_preload_or_disable_change(
                 topics[mark.topic], resolved, mark, file
             )
         return self._copy_with_topics(topics)

@@ -72,11 +72,11 @@ class LearnToolCaller(NamedTuple):
             return MAX_NAMES_CHARACTERS
         return min(MAX_NAMES_CHARACTERS, self.max_chars // _NAMES_SHARE)
 
-    def list_subjects_already_given(self, resolved: SubjectSlugsByVisibility) -> frozenset[str]:
+    def list_slugs_in_caller_prompt(self, resolved: SubjectSlugsByVisibility) -> frozenset[str]:
         """Return the slugs of the subjects that the caller's prompt already contains."""
         return resolved.learned_set if self.has_prompt else frozenset()
 
-    def list_offered_subjects(self, resolved: SubjectSlugsByVisibility) -> list[str]:
+    def list_offered_slugs(self, resolved: SubjectSlugsByVisibility) -> list[str]:
         """Return the slugs that a listing offers to the caller."""
         learned = frozenset() if self.has_prompt else resolved.learned_set
         return sorted(learned.union(resolved.available))
@@ -144,8 +144,8 @@ def format_subject_listing(resolved: SubjectSlugsByVisibility, caller: LearnTool
     blocks = [f"# Topic: {topic.name}"]
     if topic.description and topic.description.strip():
         blocks.append(topic.description.rstrip())
-    available = caller.list_offered_subjects(resolved)
-    given = sorted(caller.list_subjects_already_given(resolved))
+    available = caller.list_offered_slugs(resolved)
+    given = sorted(caller.list_slugs_in_caller_prompt(resolved))
     if available:
         blocks += [_AVAILABLE, _format_slug_list(available, caller), _USE]
     elif not given:
@@ -166,7 +166,7 @@ def answer_learn_call_with_patterns(
     A pattern is a slug, a glob, or a slug with line numbers, such as `slug:3-12`. The function
     `subject` returns the subject with a given slug.
     """
-    given = caller.list_subjects_already_given(resolved)
+    given = caller.list_slugs_in_caller_prompt(resolved)
     try:
         exact = {pattern: _parse_exact_pattern(resolved, pattern) for pattern in patterns}
     except UsageError as error:
@@ -324,7 +324,7 @@ def _format_no_match_error(
     """Return the error for patterns that match nothing. It also lists the available subjects."""
     named = ", ".join(f'"{shorten_argument(pattern)}"' for pattern in patterns[:_MAX_PATTERNS])
     blocks = [_NO_MATCH_IN_TOPIC.format(resolved.topic.name, named)]
-    available = caller.list_offered_subjects(resolved)
+    available = caller.list_offered_slugs(resolved)
     if available:
         blocks += [_AVAILABLE, _format_slug_list(available, caller)]
     else:

@@ -131,15 +131,15 @@ def edit_draft_in_editor(
         is_settled = True
         return found
     except (KbtuiError, OSError, ValueError) as error:
-        if _is_draft_untouched(path, document.encode()):
+        if _is_file_unchanged_or_empty(path, document.encode()):
             raise
         raise _add_draft_path_to_error(error, path) from error
     finally:
-        if is_settled or _is_draft_untouched(path, document.encode()):
+        if is_settled or _is_file_unchanged_or_empty(path, document.encode()):
             path.unlink(missing_ok=True)
 
 
-def _is_draft_untouched(path: Path, before: bytes) -> bool:
+def _is_file_unchanged_or_empty(path: Path, before: bytes) -> bool:
     """Return whether the file at `path` still contains `before`, is empty, or is missing."""
     try:
         return path.read_bytes() in {before, b""}
@@ -210,7 +210,7 @@ def edit_subject_in_editor(subject: Subject, line: int = 0) -> bool:
         try:
             _run_editor(build_editor_command(find_editor_command(), path, line))
         except KbtuiError as error:
-            if _is_draft_untouched(path, before):
+            if _is_file_unchanged_or_empty(path, before):
                 raise
             raise _add_draft_path_to_error(error, path) from error
         return path.read_bytes() != before

@@ -140,7 +140,7 @@ def scan_topic_slugs(
     return SubjectSlugsByVisibility(topic, scan, folder), problems
 
 
-def apply_preload_mark_to_topic(
+def apply_preload_or_disable_change(
     topic: Topic, resolved: SubjectSlugsByVisibility, mark: PreloadOrDisableChange, file: str
 ) -> Topic:
     """Return `topic` after `mark` has set the state of one of its subjects or of the topic itself.

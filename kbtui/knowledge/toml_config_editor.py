@@ -229,7 +229,7 @@ class TomlFileChange:
         )
 
 
-def plan_toml_change_for_preload_marks(
+def plan_toml_change_for_preload_or_disable_changes(
     knowledge: KnowledgeBase, marks: Iterable[PreloadOrDisableChange]
 ) -> TomlFileChange:
     """Return the change to `kb.toml` that sets the states of subjects and topics as in `marks`.
@@ -238,13 +238,13 @@ def plan_toml_change_for_preload_marks(
     `ConfigError` if a state cannot be set.
     """
     base = load_knowledge(knowledge.workspace)
-    wanted = base.copy_with_preload_marks(marks).topics
+    wanted = base.copy_with_preload_or_disable_changes(marks).topics
     return _make_kb_toml_change_for_topics(
         base, {name: (base.topics[name], wanted[name]) for name in wanted}
     )
 
 
-def plan_toml_change_for_topic(knowledge: KnowledgeBase, topic: Topic) -> TomlFileChange:
+def plan_toml_change_that_declares_topic(knowledge: KnowledgeBase, topic: Topic) -> TomlFileChange:
     """Return the change to `kb.toml` that declares a topic.
 
     Raises `UsageError` or `ConfigError`.

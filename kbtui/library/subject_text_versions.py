@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.citations.cited_text_comparison import (
     ComparableSubjectText,
-    compare_given_and_current_text,
+    derive_citation_state_from_texts,
     find_current_part_of_given_text,
     find_text_given_by_file_tool,
     normalize_text,
@@ -271,7 +271,7 @@ class _SubjectVersionCollector:
     ) -> bool:
         if not self._versions[index].has_text:
             return False
-        state = compare_given_and_current_text(given.extent, stored, self._texts[index]).state
+        state = derive_citation_state_from_texts(given.extent, stored, self._texts[index]).state
         if state != "changed":
             return True
         return (

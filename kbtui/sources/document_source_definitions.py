@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError, suggest_similar_key
-from kbtui.knowledge.knowledge_base import find_ignored_config_file_problems
+from kbtui.knowledge.knowledge_base import find_superseded_config_file_problems
 from kbtui.knowledge.knowledge_data_types import KnowledgeProblem
 from kbtui.knowledge.toml_config_editor import (
     TomlFileChange,
@@ -174,7 +174,7 @@ def load_source_definitions(workspace: Workspace) -> DocumentSourceDefinitions:
     from kbtui.workspace.jp_config import load_config_file
 
     found = DocumentSourceDefinitions(
-        problems=find_ignored_config_file_problems(workspace, SOURCES_FILE)
+        problems=find_superseded_config_file_problems(workspace, SOURCES_FILE)
     )
     path = get_sources_file_path(workspace)
 

@@ -471,7 +471,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
             format_citations_json,
             format_citations_markdown,
         )
-        from kbtui.conversations.turn_marks import make_mark_json_fields
+        from kbtui.conversations.turn_marks import make_marks_json_field
 
         if self._target is not None:
             used, turn = self._citations_in_shown_turn, self._shown_turn_number
@@ -482,7 +482,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
                     ref,
                     used,
                     self._using,
-                    lambda one: make_mark_json_fields(self._list_marks_of_turn(one)),
+                    lambda one: make_marks_json_field(self._list_marks_of_turn(one)),
                 )
             else:
                 form_name = "Markdown"

@@ -66,9 +66,9 @@ class MarksOfTurns(NamedTuple):
 
     def make_turn_marks_json_fields(self, ref: str) -> dict[str, list[MarkFactsJson]]:
         """Return `{"marks": […]}` with the marks on the turn that `ref` names; {} without marks."""
-        from kbtui.conversations.turn_marks import make_mark_json_fields
+        from kbtui.conversations.turn_marks import make_marks_json_field
 
-        return make_mark_json_fields(self.get_marks_of_turn(ref))
+        return make_marks_json_field(self.get_marks_of_turn(ref))
 
 
 def find_marks_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTurns:
@@ -120,7 +120,7 @@ def add_marks_to_hits(
     hits = []
     for hit in answer.hits:
         marks = [
-            mark.make_mark_facts_json()
+            mark.make_json_for_hit_or_turn()
             for name in (hit.workspace, *hit.also_in)
             if name in found
             for mark in found[name].by_turn.get((hit.conversation_id or "", hit.turn or 0), ())

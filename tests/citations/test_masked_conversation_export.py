@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from running import run_command
 from support import Builder, asked, called, said
 
-from kbtui.citations.masked_conversation_export import parse_turn_ranges, render_markdown
+from kbtui.citations.masked_conversation_export import parse_turn_ranges, render_markdown_as_html
 from kbtui.errors import UsageError
 
 SECRET = "q7Rz-41kP_x8Wm2T"
@@ -95,7 +95,7 @@ def test_the_html_file_has_everything_in_it_and_leads_nowhere(built: Builder) ->
      "<a href=https://d.example>", "[e]: https://e.example\n\n[e]", '"onload=x', "\x1b]8;;https://f.example\x07g"]
 )).map("".join))  # fmt: skip
 def test_no_message_becomes_a_link_an_image_or_a_script(text: str) -> None:
-    page = Page(render_markdown(text))
+    page = Page(render_markdown_as_html(text))
     assert not page.tags & (LOADING | {"a"})
     assert page.addresses == []
     assert page.handlers == []

@@ -14,8 +14,8 @@ from kbtui.knowledge import KnowledgeBase, load_knowledge
 from kbtui.knowledge.knowledge_data_types import PreloadOrDisableChange, Topic
 from kbtui.knowledge.toml_config_editor import (
     TomlFileChange,
-    plan_toml_change_for_preload_marks,
-    plan_toml_change_for_topic,
+    plan_toml_change_for_preload_or_disable_changes,
+    plan_toml_change_that_declares_topic,
     undo_toml_change,
     write_toml_file_change,
 )
@@ -56,7 +56,7 @@ def test_a_file_with_a_byte_order_mark_is_edited(knowledge: KnowledgeBase) -> No
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_bytes(b"\xef\xbb\xbf" + WRITTEN.encode())
     write_toml_file_change(
-        plan_toml_change_for_preload_marks(
+        plan_toml_change_for_preload_or_disable_changes(
             knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
         )
     )
@@ -65,7 +65,7 @@ def test_a_file_with_a_byte_order_mark_is_edited(knowledge: KnowledgeBase) -> No
 
 
 def test_a_change_is_shown_as_a_diff_before_anything_is_written(knowledge: KnowledgeBase) -> None:
-    change = plan_toml_change_for_preload_marks(
+    change = plan_toml_change_for_preload_or_disable_changes(
         knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
     )
     assert text(knowledge) == WRITTEN
@@ -91,7 +91,7 @@ def test_applying_writes_only_what_was_marked_and_undoing_takes_it_back(
         PreloadOrDisableChange("project", "internal-notes", "learned"),
         PreloadOrDisableChange("skills", None, "off"),
     ]
-    change = plan_toml_change_for_preload_marks(knowledge, marks)
+    change = plan_toml_change_for_preload_or_disable_changes(knowledge, marks)
     write_toml_file_change(change)
     assert text(knowledge) == (
         "# My topics. Keep this comment.\n"
@@ -116,7 +116,7 @@ def test_applying_writes_only_what_was_marked_and_undoing_takes_it_back(
         "kept = 2026-01-01\n"
     )
     again = load_knowledge(knowledge.workspace)
-    assert again.topics == knowledge.copy_with_preload_marks(marks).topics
+    assert again.topics == knowledge.copy_with_preload_or_disable_changes(marks).topics
     assert not again.topics["skills"].enable
     undo_toml_change(change)
     assert text(knowledge) == WRITTEN
@@ -128,7 +128,7 @@ def test_without_a_file_one_is_made_and_undoing_removes_it(
     write(
         workspace.root, {"docs/a.md": "a", ".jp/config.toml": '[kb.topic.d]\nsubjects = "docs"\n'}
     )
-    change = plan_toml_change_for_preload_marks(
+    change = plan_toml_change_for_preload_or_disable_changes(
         build(), [PreloadOrDisableChange("d", "a", "learned")]
     )
     assert change.old is None
@@ -143,7 +143,7 @@ def test_without_a_file_one_is_made_and_undoing_removes_it(
 
 def test_a_first_topic_can_be_declared(build: Build, workspace: Workspace) -> None:
     knowledge = build(files={"docs/a.md": "a"})
-    change = plan_toml_change_for_topic(
+    change = plan_toml_change_that_declares_topic(
         knowledge, Topic("docs", "docs", title='The "docs"', learned=("a",))
     )
     write_toml_file_change(change)
@@ -155,7 +155,7 @@ def test_a_first_topic_can_be_declared(build: Build, workspace: Workspace) -> No
         origin=workspace.jp_directory / "kb.toml",
     )
     with pytest.raises(UsageError, match="the topic already exists"):
-        plan_toml_change_for_topic(knowledge, Topic("docs", "docs"))
+        plan_toml_change_that_declares_topic(knowledge, Topic("docs", "docs"))
 
 
 def test_marks_that_change_nothing_write_nothing(knowledge: KnowledgeBase) -> None:
@@ -165,7 +165,7 @@ def test_marks_that_change_nothing_write_nothing(knowledge: KnowledgeBase) -> No
         PreloadOrDisableChange("skills", "ast-grep", "plain"),
         PreloadOrDisableChange("skills", None, "on"),
     ]
-    change = plan_toml_change_for_preload_marks(knowledge, marks)
+    change = plan_toml_change_for_preload_or_disable_changes(knowledge, marks)
     assert change.has_no_changes
     assert change.diff == ""
     before = (knowledge.workspace.jp_directory / "kb.toml").stat().st_mtime_ns
@@ -178,7 +178,7 @@ def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: KnowledgeBase) -
         PreloadOrDisableChange("skills", "ast-grep", "learned"),
         PreloadOrDisableChange("project", "code-quality", "plain"),
     ]
-    preview = knowledge.copy_with_preload_marks(marks)
+    preview = knowledge.copy_with_preload_or_disable_changes(marks)
     prompt = preview.format_knowledge_section() or ""
     assert '<subject "ast-grep">' in prompt
     assert '<subject "code-quality">' not in prompt
@@ -189,16 +189,16 @@ def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: KnowledgeBase) -
     assert '<subject "ast-grep">' not in (knowledge.format_knowledge_section() or ""), (
         "the original is as it was"
     )
-    write_toml_file_change(plan_toml_change_for_preload_marks(knowledge, marks))
+    write_toml_file_change(plan_toml_change_for_preload_or_disable_changes(knowledge, marks))
     assert load_knowledge(knowledge.workspace).format_knowledge_section() == prompt
 
 
 def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: KnowledgeBase) -> None:
     with pytest.raises(UsageError, match=r"matches the pattern 'maintainers/\*' in `learned`"):
-        plan_toml_change_for_preload_marks(
+        plan_toml_change_for_preload_or_disable_changes(
             knowledge, [PreloadOrDisableChange("project", "maintainers/jean", "plain")]
         )
-    change = plan_toml_change_for_preload_marks(
+    change = plan_toml_change_for_preload_or_disable_changes(
         knowledge, [PreloadOrDisableChange("project", "maintainers/jean", "disabled")]
     )
     write_toml_file_change(change)
@@ -208,20 +208,22 @@ def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledg
     write(knowledge.workspace.root, {".jp/kb.toml": WRITTEN.replace("learned", "disabled")})
     for state in ("plain", "learned"):
         with pytest.raises(UsageError, match=r"matches the pattern 'maintainers/\*' in `disabled`"):
-            plan_toml_change_for_preload_marks(
+            plan_toml_change_for_preload_or_disable_changes(
                 knowledge, [PreloadOrDisableChange("project", "maintainers/jean", state)]
             )  # type: ignore[arg-type]
 
 
 def test_marks_of_unknown_things_are_refused(knowledge: KnowledgeBase) -> None:
     with pytest.raises(NothingFound, match="unknown subject"):
-        plan_toml_change_for_preload_marks(
+        plan_toml_change_for_preload_or_disable_changes(
             knowledge, [PreloadOrDisableChange("project", "nope", "learned")]
         )
     with pytest.raises(NothingFound, match="unknown topic 'nope'"):
-        plan_toml_change_for_preload_marks(knowledge, [PreloadOrDisableChange("nope", None, "off")])
+        plan_toml_change_for_preload_or_disable_changes(
+            knowledge, [PreloadOrDisableChange("nope", None, "off")]
+        )
     with pytest.raises(UsageError, match="cannot be marked"):
-        plan_toml_change_for_preload_marks(
+        plan_toml_change_for_preload_or_disable_changes(
             knowledge, [PreloadOrDisableChange("project", None, "learned")]
         )
 
@@ -229,7 +231,7 @@ def test_marks_of_unknown_things_are_refused(knowledge: KnowledgeBase) -> None:
 def test_what_flags_added_is_not_written(two_topics: Build, build: Build) -> None:
     two_topics()
     knowledge = build(WRITTEN, knowledge=["skills/*"])
-    change = plan_toml_change_for_preload_marks(
+    change = plan_toml_change_for_preload_or_disable_changes(
         knowledge, [PreloadOrDisableChange("project", "internal-notes", "disabled")]
     )
     assert "skills" not in "".join(
@@ -238,7 +240,7 @@ def test_what_flags_added_is_not_written(two_topics: Build, build: Build) -> Non
 
 
 def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: KnowledgeBase) -> None:
-    change = plan_toml_change_for_preload_marks(
+    change = plan_toml_change_for_preload_or_disable_changes(
         knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
     )
     path = knowledge.workspace.jp_directory / "kb.toml"
@@ -256,7 +258,7 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: KnowledgeBa
 def test_a_failing_write_leaves_the_file_and_no_litter(
     knowledge: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change = plan_toml_change_for_preload_marks(
+    change = plan_toml_change_for_preload_or_disable_changes(
         knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
     )
 
@@ -274,24 +276,24 @@ def test_mode_is_kept_and_links_are_refused(knowledge: KnowledgeBase, tmp_path: 
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.chmod(0o640)
     marks = [PreloadOrDisableChange("skills", "ast-grep", "learned")]
-    write_toml_file_change(plan_toml_change_for_preload_marks(knowledge, marks))
+    write_toml_file_change(plan_toml_change_for_preload_or_disable_changes(knowledge, marks))
     assert path.stat().st_mode & 0o777 == 0o640
     path.rename(tmp_path / "elsewhere.toml")
     path.symlink_to(tmp_path / "elsewhere.toml")
     with pytest.raises(ConfigError, match="is a symbolic link"):
-        plan_toml_change_for_preload_marks(knowledge, marks)
+        plan_toml_change_for_preload_or_disable_changes(knowledge, marks)
 
 
 def test_a_file_that_is_no_toml_is_not_touched(knowledge: KnowledgeBase) -> None:
     path = knowledge.workspace.jp_directory / "kb.toml"
     write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": "[kb\n"})
     with pytest.raises(ConfigError, match="not valid TOML"):
-        plan_toml_change_for_preload_marks(
+        plan_toml_change_for_preload_or_disable_changes(
             knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
         )
     path.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="not UTF-8"):
-        plan_toml_change_for_preload_marks(
+        plan_toml_change_for_preload_or_disable_changes(
             knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
         )
 
@@ -300,7 +302,7 @@ def test_a_misshapen_table_is_not_touched(knowledge: KnowledgeBase) -> None:
     for kb in ("kb = 1\n", "[kb]\ntopic = []\n"):
         write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": kb})
         with pytest.raises(ConfigError, match="cannot be edited safely"):
-            plan_toml_change_for_preload_marks(
+            plan_toml_change_for_preload_or_disable_changes(
                 knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
             )
 
@@ -309,7 +311,7 @@ def test_dos_line_ends_stay(knowledge: KnowledgeBase) -> None:
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_bytes(WRITTEN.replace("\n", "\r\n").encode())
     write_toml_file_change(
-        plan_toml_change_for_preload_marks(
+        plan_toml_change_for_preload_or_disable_changes(
             knowledge, [PreloadOrDisableChange("skills", "ast-grep", "learned")]
         )
     )
@@ -370,12 +372,12 @@ def test_no_comment_and_no_value_is_ever_lost(
     base = load_knowledge(knowledge.workspace)
     assert base.problems == []
     try:
-        change = plan_toml_change_for_preload_marks(base, wanted)
+        change = plan_toml_change_for_preload_or_disable_changes(base, wanted)
     except UsageError:
         return  # a glob says otherwise
     write_toml_file_change(change)
     after = load_knowledge(knowledge.workspace)
-    assert after.topics == base.copy_with_preload_marks(wanted).topics
+    assert after.topics == base.copy_with_preload_or_disable_changes(wanted).topics
     for number in range(1, 6):
         assert (f"# c{number}" in path.read_text()) == (f"# c{number}" in shape)
     old, new = tomllib.loads(shape), tomllib.loads(path.read_text())

@@ -163,7 +163,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
         assert (after == state) == (now != state)
     assert (
         prompt_with_changes.prompt
-        == knowledge.copy_with_preload_marks(
+        == knowledge.copy_with_preload_or_disable_changes(
             marks.pending_marks_in_order
         ).format_knowledge_section()
     )

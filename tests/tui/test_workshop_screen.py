@@ -122,7 +122,7 @@ async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb:
         PreloadOrDisableChange("project", "start", "learned"),
         PreloadOrDisableChange("project", "people/ada", "disabled"),
     ]
-    wanted = knowledge_of(book.root).copy_with_preload_marks(marks)
+    wanted = knowledge_of(book.root).copy_with_preload_or_disable_changes(marks)
     grown = len(wanted.format_knowledge_section() or "") - len(
         knowledge_of(book.root).format_knowledge_section() or ""
     )

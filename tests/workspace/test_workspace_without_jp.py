@@ -20,7 +20,7 @@ from kbtui.errors import ConfigError, WorkspaceError
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.knowledge_data_types import Topic
 from kbtui.knowledge.toml_config_editor import (
-    plan_toml_change_for_topic,
+    plan_toml_change_that_declares_topic,
     undo_toml_change,
     write_toml_file_change,
 )
@@ -288,7 +288,7 @@ def test_the_home_directory_is_opened_without_reading_what_is_in_it(
 
 def test_declaring_a_topic_makes_the_directory_and_undoing_it_removes_it(project: Project) -> None:
     topic = Topic(id="notes", subjects="notes", title="Notes")
-    change = plan_toml_change_for_topic(load_knowledge(project.workspace), topic)
+    change = plan_toml_change_that_declares_topic(load_knowledge(project.workspace), topic)
     assert not (project.root / ".kbtui").exists()
     assert change.diff.startswith("--- /dev/null\n+++ .kbtui/kb.toml\n")
     write_toml_file_change(change)
@@ -316,7 +316,7 @@ def test_a_file_in_the_way_of_the_directory_is_named(project: Project) -> None:
     with pytest.raises(
         ConfigError, match=r"\.kbtui/kb\.toml: the file cannot be read: Not a directory"
     ):
-        plan_toml_change_for_topic(load_knowledge(project.workspace), topic)
+        plan_toml_change_that_declares_topic(load_knowledge(project.workspace), topic)
 
 
 # what changes while the engine runs

@@ -227,7 +227,7 @@ class SelectedItemActions:
             from kbtui.conversations.session_archive import keep_copy_of_conversation
 
             info = find_conversation(workspace, conversation_id, counts=False)
-            infos = list_sessions_to_keep(workspace, info)
+            infos = list_conversation_and_subagents_to_keep(workspace, info)
             outcomes = [keep_copy_of_conversation(workspace, one, verified=True) for one in infos]
             return sum(outcome in ("kept", "replaced") for outcome in outcomes)
 
@@ -235,7 +235,9 @@ class SelectedItemActions:
             text = f"Kept {format_counted_noun(count, 'session')}"
             self._main.status.flash_message(text if count else "It is already kept")
 
-        from kbtui.conversations.conversation_repository import list_sessions_to_keep
+        from kbtui.conversations.conversation_repository import (
+            list_conversation_and_subagents_to_keep,
+        )
 
         self.run_in_thread_with_activity_shown(
             "keeping …", keep_conversation_and_subagents, show_number_of_kept_sessions
@@ -642,7 +644,7 @@ class FirstTopicProposal(NamedTuple):
 def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
     """Propose a topic for the directory that most likely contains the project's documents."""
     from kbtui.knowledge.knowledge_data_types import Topic
-    from kbtui.knowledge.toml_config_editor import plan_toml_change_for_topic
+    from kbtui.knowledge.toml_config_editor import plan_toml_change_that_declares_topic
 
     root = library.workspace.root
     candidates = _find_directories_with_text_files(root)
@@ -653,7 +655,7 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
         title="Project Knowledge",
         introduction="what everybody here should know",
     )
-    change = plan_toml_change_for_topic(library.load_knowledge(), topic)
+    change = plan_toml_change_that_declares_topic(library.load_knowledge(), topic)
     return FirstTopicProposal(change, directory, text_files)
 
 

@@ -708,7 +708,9 @@ class PromptWorkshopScreen(ListDetailScreen):
         elif self.prompt_with_changes is not None and not self._is_writing:
             written = self.prompt_with_changes.written
             self._write_worker.submit_call(
-                lambda: toml_config_editor.plan_toml_change_for_preload_marks(written, marks),
+                lambda: toml_config_editor.plan_toml_change_for_preload_or_disable_changes(
+                    written, marks
+                ),
                 self._show_proposed_change,
                 self._on_write_error,
             )

@@ -128,7 +128,7 @@ class SubjectPromptSizes:
         """
         todo: list[Subject] = []
         # Use a copy and delete it, because a `KnowledgeBase` keeps all subjects that it lists in memory.
-        copied = knowledge.copy_with_preload_marks(())
+        copied = knowledge.copy_with_preload_or_disable_changes(())
         for topic in copied.topics:
             for subject in copied.list_subjects(topic):
                 key = (topic, subject.slug)
@@ -326,7 +326,7 @@ def apply_pending_marks(
     refusals = []
     for mark in marks[len(applied) :]:
         try:
-            knowledge = knowledge.copy_with_preload_marks([mark])
+            knowledge = knowledge.copy_with_preload_or_disable_changes([mark])
             applied.append(mark)
         except (NothingFound, UsageError) as error:
             refusals.append((mark, error))
