@@ -131,7 +131,7 @@ class BookmarkAndMarkScreenBase(StyledScreen):
     """The base class of the screens with a list of bookmarks or marks.
 
     When such a screen closes, it returns the reference to open, or None. If the list is empty, the
-    screen tells which key adds an item. `ADD_COMMAND` is the command of this key, and `ADD_HINT` is
+    screen says which key adds an item. `ADD_COMMAND` is the command of this key, and `ADD_HINT` is
     the text after the key, such as "on a turn to mark it".
     """
 
@@ -345,8 +345,7 @@ class TurnMarksScreen(BookmarkAndMarkScreenBase):
     def _offer_actions_on_lost_mark(self, placed: PlacedMark) -> None:
         """Show what is known about a mark whose text no longer exists, and offer actions.
 
-        None of the actions opens the turn that now has that number: it is not the turn that was
-        marked.
+        No action opens the turn that now has the marked turn's number, because it is another turn.
         """
         mark = placed.mark
         text = mark.passage or mark.text

@@ -67,7 +67,7 @@ UNKNOWN_STATE_NAMES: dict[UnknownStateReason, str] = {
 }
 """A short text for each reason why kbtui cannot find out whether a subject has changed."""
 MAX_COUNTED_NAMES = 20
-"""At most this many names are on the line about what a turn cites if the others are only counted."""
+"""The maximum number of names on the citation summary line if the remaining names are only counted."""
 WAITING = "looking up citations …"
 TURN_DELAY_SECONDS = 0.06
 """The number of seconds that the cursor must stay on a turn before the pane shows the turn's citations."""
@@ -92,8 +92,8 @@ class CitationsPane(BorderDrawingPane, Vertical):
     class CitationSummaryLineChanged(Message):
         """The line that names the citations of the turn at the cursor has changed.
 
-        `forms` are forms of the line, the longest first. There is none while the pane is visible,
-        and if the open document is not a conversation.
+        `forms` are variants of the line, longest first. The list is empty while the pane is visible,
+        or if the open document is not a conversation.
         """
 
         def __init__(self, forms: list[Spans]) -> None:
@@ -126,7 +126,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
         self._marks_of_using: MarksOfTurns | None = None
         """The user's marks on the turns of `_using`; None until they are loaded."""
         self._cites_of_rows: dict[str, Citation] = {}
-        """For each row, by key: its first citation of a changed subject or, if there is none, its first citation."""
+        """The first citation of a changed subject in each row, by row key. If there is none, the row's first citation."""
         self._why_not_used = ""
         self.activities: dict[int, TurnActionsAndCommands] = {}
         """The activity of each turn, by turn number; empty until the citations are loaded."""
@@ -135,14 +135,14 @@ class CitationsPane(BorderDrawingPane, Vertical):
         self._turn_timer: Timer | None = None
         self._is_visible = False
         self._citation_summary_forms: list[Spans] = []
-        """The forms of the line that the reader shows about citations while this pane is hidden."""
+        """The variants of the citation summary line, which the reader shows while this pane is hidden."""
 
     def compose(self) -> ComposeResult:
         yield self.list
 
     @property
     def met_command_conditions(self) -> frozenset[str]:
-        """The features of the selected row, which some commands need.
+        """The conditions of commands that the selected row meets.
 
         The set contains "file" if the row opens a tool call, and "difference" if it cites a
         subject.
@@ -235,10 +235,10 @@ class CitationsPane(BorderDrawingPane, Vertical):
     def _extract_citations(
         self, conversation: Conversation
     ) -> tuple[list[Citation], dict[str, str], dict[int, TurnActionsAndCommands]]:
-        """Return the citations of a conversation, and two mappings.
+        """Return a conversation's citations, and two mappings.
 
-        The first mapping is from the target of a citation to a short form of the target. The second
-        is from a turn number to the activity of the turn. Called in a background thread.
+        The first maps each citation's target to a short form of the target. The second maps turn
+        numbers to the activities of the turns. Called in a background thread.
         """
         from kbtui.library.file_turn_history import map_turns_to_actions_and_commands
 
@@ -327,11 +327,11 @@ class CitationsPane(BorderDrawingPane, Vertical):
             self.post_message(self.CitationSummaryLineChanged(forms))
 
     def _make_citation_summary_forms(self, conversation: Conversation) -> list[Spans]:
-        """Return forms of a line such as "cited: learned api/errors", the longest first.
+        """Return variants of a line such as "cited: learned api/errors", longest first.
 
         Each cited subject, conversation and file is named once, a file without its directory. Files
-        come last. Shorter forms have the sign `≠` in place of the state, and no topics and folders;
-        the shortest forms have only the number of the last names, such as "+9".
+        come last. Shorter variants have the sign `≠` instead of the state, and omit topics and
+        folders. The shortest variants replace the last names by their number, such as "+9".
         """
         turn, used = self._shown_turn_number, self._citations_in_shown_turn
         # The header names the turn only if the cursor is in it.
@@ -344,7 +344,7 @@ class CitationsPane(BorderDrawingPane, Vertical):
         by_target: dict[str, Citation] = {}
         for cite in sorted(used, key=lambda cite: cite.kind == "file"):
             by_target.setdefault(cite.target, cite)
-        # How often there is the same text: how it was used, its name, its state.
+        # How many citations have the same text, which says how the target was used, its name and its state.
         counts: Counter[tuple[str, str, str]] = Counter()
         for target, cite in by_target.items():
             name = sanitize_to_one_line(self._short_refs.get(target, target))

@@ -155,7 +155,7 @@ COLUMNS = (
 )
 
 TITLE_HEADINGS = ("title, reference, #tags", "title, reference", "title")
-"""Headings for the first column, the longest first. The longest one that fits is shown."""
+"""Headings for the first column, longest first. The longest one that fits is shown."""
 
 
 class EntryTable(RowList):
@@ -232,7 +232,7 @@ def _format_entry_value_cells(entry: EntryRow, width: int) -> Spans:
 MAX_CITATIONS = 500
 NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
 READ_DELAY_SECONDS = 0.08
-"""The number of seconds that the screen waits after a change of the filter or selection before it reads data."""
+"""After the filter or selection changes, the screen waits this many seconds before it reads data."""
 PENDING_RELOAD_SECONDS = 3.0
 ACTIONS_WITHOUT_ENTRY = {
     "focus_filter",

@@ -205,10 +205,10 @@ def _describe_project_without_jp(contents: TopicsAndConversations) -> str:
 
 
 def _list_creation_commands(contents: TopicsAndConversations | None) -> list[tuple[str, str]]:
-    """Return a list with the command that creates the first topic or entry.
+    """Return the command that creates the first topic or entry, as a list of one pair.
 
-    The command is given as a pair: its id and a description. The list is empty if there are entries
-    already, or if the topics cannot be read.
+    The pair is the command's id and a description. The list is empty if there are entries already,
+    or if the topics cannot be read.
     """
     if contents is None or _has_unreadable_topics(contents):
         return []
@@ -373,7 +373,7 @@ def build_other_workspace_hit_preview(key: str, hit: Hit) -> ReaderDocument:
 
 
 def build_no_hits_document(key: str, reason: Spans) -> ReaderDocument:
-    """Return the page that replaces the preview of a hit if a search has no hits."""
+    """Return the page shown in place of a hit's preview if a search has no hits."""
     return ReaderDocument(key, "No hits", [ParagraphBlock("reason", reason)])
 
 
@@ -386,7 +386,7 @@ def build_main_help_document(
     for scope in dict.fromkeys((*first, "moving", "everywhere", *SCOPES)):
         blocks += _make_key_tables(scope, SCOPES[scope], keymap, above=int(bool(blocks)))
     marks: Facts = [(sign, [(name, "")]) for name, (sign, _) in ENTRY_MARKS.items()]
-    marks.append((f"12{TURNS_SIGN}", [("number of a conversation's turns", "")]))
+    marks.append((f"12{TURNS_SIGN}", [("number of turns in a conversation", "")]))
     text = (
         "In an input, letters are typed as text. Press Esc to leave it and use single-key commands."
     )

@@ -62,10 +62,10 @@ class LibraryPaneFilterCondition(NamedTuple):
 
     If `excluded` is true, none of the values may match.
 
-    The pane cannot check every condition itself. If it cannot, it looks up in the index which
-    entries the condition selects. In this case, `lookup` is the text of the condition, and `start`
-    is the offset of this text in the filter line. `entries` are the ids of the selected entries.
-    Until they are known, `entries` is None, and the condition matches nothing.
+    The pane cannot check some conditions itself. For these, it looks up the matching entries in the
+    index: `lookup` is the text of the condition, `start` is the offset of this text in the filter
+    line, and `entries` are the ids of the matching entries. Until the index has answered, `entries`
+    is None, and the condition matches nothing.
     """
 
     filter: FilterDefinition
@@ -238,10 +238,10 @@ ENTRY_MARKS = {
     "from another worktree": ("⎇ ", "dim"),
     "kept copy of a deleted conversation": ("▣ ", "dim"),
 }
-"""The sign and the sign's style role for each state of an entry. The help page shows the names of the states."""
+"""The sign of each state of an entry, and the sign's style role. The help page shows the names of the states."""
 
 TURNS_SIGN = "t"
-"""The sign after the number of a conversation's turns. The help page explains it."""
+"""The sign after a conversation's number of turns. The help page explains it."""
 WORKTREE_WIDTH = 12
 """The maximum width in cells of a worktree's name in a row."""
 
@@ -253,7 +253,7 @@ SORT_ORDERS = {
     "title": ("n", "name, A to Z"),
     "turns": ("t", "most turns first"),
 }
-"""The key in the dialog of each sort order of conversations, and what comes first."""
+"""For each sort order of conversations: its key in the dialog, and what comes first."""
 
 
 @dataclass
@@ -496,7 +496,7 @@ def _make_conversation_sort_label(
 ) -> str:
     """Return the text at the right of a row: the number of turns and a time or date (`12t 31 Jul`).
 
-    If the conversations are sorted by their turns, the text is only their number (`12 turns`).
+    If the conversations are sorted by turns, the text is only the number of turns (`12 turns`).
     """
     turns = contents.count_turns(info)
     if sort == "turns":
@@ -689,7 +689,7 @@ class LibraryPane(BorderDrawingPane, Vertical):
     def rebuild_rows_if_day_changed(self) -> None:
         """Rebuild the rows if a new day has begun.
 
-        Times of the day before are then shown as dates.
+        Times from the previous day are then shown as dates.
         """
         before = self._shown_at
         if before is not None and self._clock().date() > before.date():
@@ -798,9 +798,9 @@ class LibraryPane(BorderDrawingPane, Vertical):
         self._show_filter_matches_and_mistakes()
 
     def _look_up_filter(self, known: Mapping[str, EntriesMatchingFilter]) -> None:
-        """Look up the conditions of the filter in the index, except those whose entries are `known`.
+        """Look up the filter's conditions in the index, except those whose results are in `known`.
 
-        After a change of files or of the shown subjects, none are known.
+        After files or the set of shown subjects have changed, `known` is empty.
         """
         wanted = {part.lookup for part in self._parsed.parts if part.lookup} - known.keys()
         hidden = self.state.hidden

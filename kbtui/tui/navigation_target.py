@@ -52,7 +52,7 @@ class NavigationTarget(NamedTuple):
     """A place: a document to open in the reader, and a position in it.
 
     * `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug`, the id of a
-      conversation, `difference:…` for the changes since a citation, `passage:…` for a hit of
+      conversation, `difference:…` for the changes since a citation, `passage:…` for a hit in
       another workspace, or `no hits` if a search has none.
     * `view` is the view of the document, such as `read`.
     * `ref` is the document's reference, which may also name lines, a turn or a call.

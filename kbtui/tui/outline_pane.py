@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_document import ReaderDocument
 
 MIN_WORDS_WIDTH = 16
-"""The minimum width in cells of the words of a row. Columns that leave less room for words are not shown."""
+"""The minimum width in cells for a row's words. Columns that would leave less room for the words are not shown."""
 
 
 @dataclass(frozen=True)
 class OutlineFactColumn:
-    """A column of facts: its heading, its cell in each row, and its priority.
+    """A column of facts: its heading, its cells, and its priority.
 
     If the pane is too narrow, the columns with the lowest priorities are left out.
     """
@@ -66,7 +66,7 @@ class OutlineFactColumn:
 
 
 class OutlineFilterInput(PaneInput):
-    """The filter of the outline. In it, the arrow keys select rows of the list."""
+    """The outline's filter input. While it has the focus, the arrow keys move the selection in the list."""
 
     BINDINGS = make_list_movement_bindings("move_in_outline")
 

@@ -75,16 +75,16 @@ MODES: dict[Mode, str] = {
 
 
 MATCH_NOTICES = ("meaning_only", "near_spellings", "filters_leave_nothing")
-"""The codes of the notices about how well the hits match the query, which are shown above the hits."""
+"""The codes of notices about how well the hits match the query. They are shown above the hits."""
 FILTER_NOTICES = ("unknown_filter", "filter_of_other_input", "filter_without_value")
-"""The codes of the notices about words that look like filters.
+"""The codes of notices about words that look like filters.
 
 They are shown above the hits while the user types, before there is an answer.
 """
 UNSEARCHED_NOTICES = ("configuration_invalid", "workspace_left_out", "other_directories")
-"""The codes of the notices about what was not searched, which are shown above the hits.
+"""The codes of notices about what was not searched.
 
-The summary line may be too short for them.
+They are shown above the hits, because they may not fit into the summary line.
 """
 OPEN_PHRASE = 'the last " is not closed, so all words after it are one phrase'
 """What is shown above the hits if the query has an odd number of quotation marks."""
@@ -93,7 +93,7 @@ PLACEHOLDER_OF_ALL_PROJECTS = 'Search all projects: words, "phrase", tool:, afte
 
 
 class SearchInput(CompletingInput):
-    """The search input. In it, the arrow keys select hits in the results."""
+    """The search input. While it has the focus, the arrow keys move the selection in the results."""
 
     BINDINGS = make_list_movement_bindings("move_in_results")
 
@@ -111,9 +111,9 @@ class SearchInput(CompletingInput):
         self.post_message(self.InputTextSelectionChanged(is_whole, not length))
 
     recalled: str | None = None
-    """The query of the history that the user has recalled; None after an edit or a move in the results."""
+    """The query that the user has recalled from the history; None after an edit or a move in the results."""
     moved_with: str | None = None
-    """The query with which the user has last selected another hit; None if the user has not."""
+    """The query for which the user last selected another hit; None if the user has never selected one."""
 
     def __init__(self) -> None:
         self.errors = QueryErrorHighlighter()
@@ -127,7 +127,7 @@ class SearchInput(CompletingInput):
         self.action_end()
 
     def show_typed_query(self, text: str) -> None:
-        """Put back what the user had typed before the first earlier query was recalled."""
+        """Restore what the user had typed before recalling earlier queries."""
         self.recalled, self.value = None, text
         self.action_end()
 
@@ -317,12 +317,12 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         self._show_hits()
 
     def show_filter_remarks(self, notices: Sequence[Notice]) -> None:
-        """Show what is wrong with the words of the query that look like filters."""
+        """Show the problems with query words that look like filters."""
         self._filter_remarks = [format_notice(one) for one in notices]
         self._show_query_remarks()
 
     def _show_query_remarks(self) -> None:
-        """Above the list, show the remarks on the query and on its answer."""
+        """Show the remarks about the query and its answer above the list."""
         remarks = [*self._filter_remarks, *self._remarks]
         self._show_warnings(map(capitalize_first_word_unless_name, remarks))
 
@@ -659,7 +659,7 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
 
 
 def _lay_out_excerpt(spans: Spans, begin: int, width: int, lines: int) -> list[Spans]:
-    """Return at most `lines` lines of a text, from the character `begin` on. `…` shows what is cut."""
+    """Return at most `lines` lines of a text, from the character `begin` on. `…` marks where text is cut."""
     end = begin + width * (lines + 2)
     flat = _collapse_spaces(slice_spans(spans, begin, end))
     if not any(role == "found" for _, role in spans):

@@ -90,7 +90,7 @@ def filter_help_document(page: ReaderDocument, words: str) -> ReaderDocument:
 
 
 def contains_all_words(text: str, words: list[str]) -> bool:
-    """Return whether a text contains all words, which are in lower case (`str.casefold`)."""
+    """Return whether a text contains all `words`, ignoring case. The words must be case-folded."""
     folded = text.casefold()
     return all(word in folded for word in words)
 
@@ -290,7 +290,7 @@ class SecondaryScreen(StyledScreen):
     def show_totals_line(self, *forms: tuple[Spans, Spans]) -> None:
         """Show totals at the left and right edge of the line below the panes.
 
-        `forms` are forms of the line, the longest first. The first one that fits is shown.
+        `forms` are variants of the line, longest first. The first one that fits is shown.
         """
         self.query_one("#totals", LeftAndRightTextLine).set_line_variants([*forms])
 

@@ -359,7 +359,7 @@ def make_source_form_fields(
 
 
 def make_source_toml_table(values: FormValues, kind: str) -> dict[str, object]:
-    """Return the TOML table of a source from the values of the form. Empty values are left out.
+    """Return a source's TOML table, made from the form's values. Empty values are left out.
 
     Raises `UsageError` if a value is invalid.
     """

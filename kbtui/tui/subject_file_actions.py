@@ -34,7 +34,7 @@ class SubjectFileActions:
     * `show_message` is called with a text and a style role.
     * `on_written` is called with the reference of each subject that was written or removed.
     * `trashed` are the files that were moved to the trash, in the order in which they were moved. A
-      caller that passes this list can undo these moves after the screen was closed.
+      caller that passes this list can undo these moves even after the screen is closed.
     """
 
     def __init__(

@@ -79,7 +79,7 @@ class StderrRedirect:
 
     @contextmanager
     def restore_stderr_temporarily(self) -> Iterator[None]:
-        """Let standard error go to the terminal while another program uses it."""
+        """Send standard error to the terminal while another program uses the terminal."""
         was_started = self._terminal is not None
         self.restore_stderr()
         try:

@@ -1,4 +1,4 @@
-"""Themes of kbtui and of the user, and the colours that kbtui derives from a theme."""
+"""Built-in and user themes, and the colours that kbtui derives from a theme."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def _load_theme_file(path: Path) -> Theme:
 def get_light_or_dark_counterpart(name: str, dark: bool) -> str:
     """Return the light variant of a dark theme, or the dark variant of a light theme.
 
-    `dark` says whether the theme `name` is dark. For a theme of the user, which has no variant,
-    return a default theme of kbtui.
+    `dark` says whether the theme `name` is dark. A user's theme has no
+    variant, so for such a theme, return one of kbtui's default themes.
     """
     brightness, default = ("light", LIGHT) if dark else ("dark", DARK)
     other = f"{name.rpartition('-')[0]}-{brightness}"

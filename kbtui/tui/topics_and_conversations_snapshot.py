@@ -295,7 +295,7 @@ def _make_subject_file_stamp(subject: Subject) -> int:
 STATE_NAME = "visit"
 """The name under which the last visit is stored in the user data."""
 MAX_TURN_COUNTS = 2_000
-"""The numbers of turns are stored for at most this many conversations: the latest ones."""
+"""The turn counts of at most this many conversations are stored: those of the latest ones."""
 RUNNING_FOR = timedelta(minutes=2)
 """A conversation counts as being written if its last event is at most this old."""
 

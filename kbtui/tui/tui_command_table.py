@@ -82,7 +82,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("compacted", "c", "what the model sees", "Switch between the whole conversation and what the model sees after compaction.", needs="turns", action="toggle_model_view"),
         define_command("facts", "a", "details", "Show the details of the conversation: model, labels, attachments, turns, location, size.", 2, needs="turns", action="toggle_facts_bar"),
         define_command("view", "v", "view", "Switch the view of a subject: rendered, source or `learn` output. For changes: in order or by file.", 5, needs="views", action="request_next_view"),
-        define_command("changes", "C", "changes", "Show what the conversation changed in files, as one diff. For a subject, show each version and the turns that were given this version. Press again to go back.", 7, needs="turns", action="toggle_changes_view"),
+        define_command("changes", "C", "changes", "Show the conversation's changes to files as one diff. For a subject, show each version and the turns that were given this version. Press again to go back.", 7, needs="turns", action="toggle_changes_view"),
         define_command("link", "o", "open link", "Open the link or image on this line (asks before starting another program).", action="screen.link"),
         define_command("wrap", "backslash", "wrap code", "Wrap wide code, or stop wrapping it.", action="toggle_code_wrapping"),
         define_command("code_right", "l,right", "scroll right", "Scroll wide code to the right.", action="scroll_code_sideways(1)", palette=False),
@@ -397,7 +397,7 @@ class ConfiguredKeymap:
 
 
 def parse_keymap_settings(table: Mapping[str, Any]) -> ConfiguredKeymap:
-    """Read the table `keys` of the settings. A message for each mistake is in `ConfiguredKeymap.problems`."""
+    """Parse the table `keys` of the settings. `ConfiguredKeymap.problems` has a message for each mistake."""
     from difflib import get_close_matches
 
     keymap = ConfiguredKeymap()

@@ -58,7 +58,7 @@ async def test_each_conversation_shows_how_many_turns_it_has(book: Builder) -> N
             await tui.until("21 turns")  # on the home page
             await tui.press("?")
             await tui.press("G")
-            await tui.until("number of a conversation's turns")
+            await tui.until("number of turns in a conversation")
 
 
 async def test_the_home_page_lists_recent_conversations_in_the_order_of_the_library(

@@ -239,7 +239,7 @@ def make_toml_change_preview(
 PREVIEW_DELAY = 0.06
 """The number of seconds that a row must stay selected before its preview is built."""
 MAX_UNFOLDED_SUBJECTS = 40
-"""The topics are unfolded at first if there are at most this many subjects in all topics together."""
+"""All topics are unfolded at first if together they have at most this many subjects."""
 
 
 class PromptWorkshopScreen(ListDetailScreen):
@@ -352,7 +352,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._reload_knowledge_files()
 
     def _reload_knowledge_files(self, written: tuple[PreloadOrDisableChange, ...] = ()) -> None:
-        """Read the files again, and remove the marks `written`, which `kb.toml` now contains."""
+        """Read the files again, and remove the marks in `written`, because `kb.toml` now contains them."""
         marks = tuple(mark for mark in self.marks.pending_marks_in_order if mark not in written)
 
         def show_reloaded_prompt(prompt_with_changes: SystemPromptWithUnsavedChanges) -> None:

@@ -221,7 +221,7 @@ def _parse_knowledge_flag_values(words: list[SubjectPatternWord]) -> Iterator[Su
 def _find_pattern_problem(
     knowledge: KnowledgeBase, topic: str, patterns: list[SubjectPatternWord]
 ) -> SubjectPatternProblem | None:
-    """Return the first problem of the patterns; None if all patterns are good.
+    """Return the first problem with the patterns, or None if all patterns are good.
 
     For example, a pattern that matches nothing is a problem.
     """
@@ -254,7 +254,7 @@ class SubjectPatternInput(PaneInput):
 
 
 class SubjectPatternInputBar(Vertical):
-    """The input of a pattern, and a line below the input.
+    """An input for a pattern, with a line below it.
 
     The line shows the result or a problem. For a problem, a `^` is below the wrong character.
     """

@@ -169,7 +169,7 @@ class SubjectTreeList(RowList):
         return row.data if row is not None else WHOLE_PROMPT_NODE
 
     def set_prompt_with_changes(self, prompt_with_changes: SystemPromptWithUnsavedChanges) -> None:
-        """Draw the rows again, with the pre-loaded subjects and sizes of this prompt."""
+        """Redraw the rows with this prompt's pre-loaded subjects and sizes."""
         self.prompt_with_changes = prompt_with_changes
         knowledge = prompt_with_changes.knowledge
         self._learned = {
@@ -235,7 +235,7 @@ class SubjectTreeList(RowList):
     def _format_topic_or_folder_row(
         self, prompt: SystemPromptWithUnsavedChanges, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
-        """Return the name of a topic or folder (left), and its numbers of subjects and its size (right)."""
+        """Return the name of a topic or folder (left), and its subject counts and size (right)."""
         topic, prefix = node.topic, node.name
         is_opened = node.foldable_row_key in self._options.opened or bool(self._options.words)
         left: Spans = [("  " * node.depth, ""), ("▾ " if is_opened else "▸ ", "dim")]
@@ -265,7 +265,7 @@ class SubjectTreeList(RowList):
 def format_prompt_totals(
     prompt: SystemPromptWithUnsavedChanges | None, marks: int
 ) -> list[tuple[Spans, Spans]]:
-    """Return forms of the line of totals, the longest first.
+    """Return variants of the totals line, longest first.
 
     The size and its change are on the left, and the number of marks is on the right.
     """

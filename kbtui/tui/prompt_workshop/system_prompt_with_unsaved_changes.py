@@ -33,7 +33,7 @@ SUBJECTS_PER_REPORT = 400
 
 
 class PromptTextSize(NamedTuple):
-    """The numbers of characters and tokens of a text.
+    """The numbers of characters and tokens in a text.
 
     `is_estimate` is true if both numbers are only estimated from the size of the file.
     """
@@ -85,10 +85,9 @@ def format_prompt_size_change(
 
 
 class SubjectPromptSizes:
-    """The sizes of the subjects, and the reasons why some subjects cannot be read.
+    """The subject sizes measured so far, and the reasons why some subjects cannot be read.
 
-    The sizes are those that have been measured so far. One thread writes while other threads read,
-    so values are replaced, never modified.
+    One thread writes while other threads read, so values are replaced, never modified.
     """
 
     def __init__(self) -> None:
@@ -121,9 +120,9 @@ class SubjectPromptSizes:
     ) -> Iterator[int]:
         """Measure the sizes of all subjects; from time to time, yield how many subjects are left.
 
-        First, the sizes of all new and changed subjects are estimated from their numbers of bytes.
-        Then their files are read, except large ones. A subject counts as changed if its number of
-        bytes or its modification time is new. When `is_wanted` returns false, measuring ends early.
+        First, the sizes of all new and changed subjects are estimated from their sizes in bytes.
+        Then their files are read, except large ones. A subject counts as changed if its size in
+        bytes or its modification time has changed. When `is_wanted` returns false, measuring ends early.
         Call this in a background thread.
         """
         todo: list[Subject] = []
@@ -181,9 +180,9 @@ class FolderSizeSums:
 
 
 def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
-    """Return the range of the slugs that begin with `prefix` in the sorted list `slugs`.
+    """Return the index range of the slugs that begin with `prefix` in the sorted list `slugs`.
 
-    The range is the index of the first such slug, and the index after the last one.
+    The range consists of the index of the first such slug and the index after the last one.
     """
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
 
