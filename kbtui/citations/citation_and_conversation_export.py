@@ -57,10 +57,7 @@ def format_citation_state(cite: Citation) -> str:
 
 
 def format_given_text_remark(cite: Citation) -> str | None:
-    """Return a remark if the turn was given a cut or masked text, or only part of the subject.
-
-    Otherwise, returns None.
-    """
+    """Return a remark about a text that was cut, masked or only part of the subject, else None."""
     remarks = {
         "cut": "The turn was given a shortened text; the part that was cut off is not compared.",
         "masked": "Secrets in the given text were masked; each mask is shown as a difference.",
@@ -122,7 +119,7 @@ def format_conversation_markdown(
 
     Messages stay Markdown, but escape sequences and other terminal control characters are removed.
     Tool calls and results are in code fences that are longer than any fence in their content.
-    `citations` and `marks` map the number of a turn to its citations, and to the labels of its
+    `citations` maps turn numbers to citations, and `marks` maps turn numbers to the labels of the
     marks. Each turn begins with its marks and ends with a list of its citations. The document ends
     with a list of all citations. `remarks` are shown before the turns.
     """
@@ -313,7 +310,7 @@ def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:
 def _format_citation_date(cite: Citation) -> str:
     """Return the local time of the citing call, as text.
 
-    If the time is unknown, return the start of a JP conversation, and "no date" for other agents.
+    If that time is unknown, return the start time of a JP conversation, or "no date" for other agents.
     """
     time = cite.timestamp
     if time is None and cite.conversation.startswith(JP_ID_PREFIX):

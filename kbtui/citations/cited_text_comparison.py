@@ -25,17 +25,17 @@ CitationState = Literal["unchanged", "changed", "gone", "unknown"]
 """The state of a cited subject: whether it still has the text that the turn was given.
 
 * "unchanged": the subject still has exactly this text.
-* "changed": the subject has another text now.
+* "changed": the subject now has a different text.
 * "gone": the subject no longer exists, or it is disabled.
-* "unknown": kbtui cannot find out; an `UnknownStateReason` says why.
+* "unknown": kbtui cannot tell; an `UnknownStateReason` says why.
 """
 
 UnknownStateReason = Literal["cut", "masked", "part", "tool", "unreadable"]
-"""The reason why kbtui cannot find out whether a subject has changed.
+"""The reason why kbtui cannot tell whether a subject has changed.
 
 * "cut", "masked", "part": the turn was given a shortened text, a text with masked secrets, or only a
   part of the subject. The given text is still in the subject, but the rest may have changed.
-* "tool": kbtui does not know in which form the tool returns texts.
+* "tool": kbtui does not know how the tool formats the text that it returns.
 * "unreadable": the subject cannot be read now.
 """
 
@@ -124,9 +124,9 @@ class ComparableSubjectText:
 
     @cached_property
     def digests(self) -> str:
-        """Two hashes, separated by a space: of the text itself, and of the text as `learn` returns it.
+        """The hash of the text itself, a space, and the hash of the text as `learn` returns it.
 
-        If the two hashes are equal, the value contains only one hash.
+        If the two hashes are equal, the value contains only one of them.
         """
         if self._digests is not None:
             return self._digests
@@ -191,7 +191,7 @@ def find_citation_state(
 def derive_citation_state_from_texts(
     extent: GivenTextExtent, stored: str, now: ComparableSubjectText
 ) -> CitationStateAndReason:
-    """Compare the text that a turn was given with the current text; return the citation's state.
+    """Derive a citation's state by comparing the text that the turn was given with the current text.
 
     `stored` is the text that the turn was given, as returned by `GivenSubjectText.make_hash_and_text_for_catalog`.
     """

@@ -1,6 +1,6 @@
-"""Finds out which files a tool call read, and extracts the text of a file from the result of a call.
+"""Finds out which files a tool call read, and extracts a file's text from the call's result.
 
-Also splits the shell scripts of calls into commands, for the files that they read and for those that they change.
+Also splits shell scripts into commands, to find the files that the commands read or change.
 
 One table of tools serves all agents. Tools with the same name are assumed to work alike, even in
 formats that other packages add. Each agent's tools return a file in their own form: with line numbers,
@@ -49,7 +49,7 @@ _COMMAND_ARGUMENTS = ("command", "cmd", "script")
 DIRECTORY_ARGUMENTS = ("workdir", "working_directory", "cwd", "directory", "dir_path")
 _READING_COMMANDS = re.compile(r"\b(?:bat|cat|head|less|more|nl|sed|tail)\b")
 _COMMAND_CHARACTERS_MAX = 10_000
-"""A command with more characters than this is not searched for the files that it reads."""
+"""A script with more characters than this is not searched for the files that it reads."""
 _OPTIONS_WITH_VALUE = frozenset({"-n", "-c", "--lines", "--bytes", "-r", "--line-range", "-l"})
 _PRINTED_LINES = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*;?")
 """Matches a script for `sed -n` that only prints lines by their numbers, such as `1,200p`."""
@@ -63,7 +63,7 @@ _PUNCTUATION = ";<>|&\n()"
 
 
 class FileReadByCall(NamedTuple):
-    """A file that a tool call read, with the path from the arguments of the call.
+    """A file that a tool call read, with the path from the call's arguments.
 
     `path` is relative to `directory` or, if `directory` is None, to the directory in which the agent
     ran. `may_be_directory` means that the call searched the path, which may be a directory.
@@ -77,11 +77,11 @@ class FileReadByCall(NamedTuple):
 class SimpleShellCommand(NamedTuple):
     """A command of a shell script: its words, and where its output goes.
 
-    * `target` is the file that the output goes to; it begins with `&` if it is the number of an open file.
+    * `target` is the file that the output goes to, or `&` and the number of an open file.
     * `is_appended`: whether the output is appended to the file.
     * `has_here_document`: whether the command has a here-document.
-    * `is_whole`: whether the command is outside of parentheses and has none. The words of another
-      command may be incomplete.
+    * `is_whole`: whether the command is not inside parentheses and contains none. If it is false,
+      `words` may be incomplete.
     """
 
     words: list[str]
@@ -105,7 +105,7 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileReadByCall]:
 
 
 def find_path_of_file_returned_by_call(call: ConversationEvent) -> str | None:
-    """Return the path of the file if a call returned the content of one file and nothing else; otherwise None."""
+    """Return the path of the only file that a call returned, or None if it returned anything else."""
     if call.name in SHELL_TOOLS:
         if find_command_that_only_prints_file(call) is None:
             return None
@@ -116,9 +116,9 @@ def find_path_of_file_returned_by_call(call: ConversationEvent) -> str | None:
 
 
 def find_command_that_only_prints_file(call: ConversationEvent) -> list[str] | None:
-    """Return the words of the shell command in a call if the command only prints one file, otherwise None.
+    """Return the words of the shell command with which a call only prints one file, or None.
 
-    `cd` commands before this command are ignored.
+    `cd` commands do not count.
     """
     arguments = call.arguments or {}
     script = get_shell_script(arguments)
@@ -132,10 +132,10 @@ def find_command_that_only_prints_file(call: ConversationEvent) -> list[str] | N
 
 
 def get_shell_script(arguments: dict[str, Any]) -> str | list[str] | None:
-    """Return the script in the arguments of a shell tool; None if there is none.
+    """Return the script in a shell tool's arguments; None if there is none.
 
-    The result is a list if the call has the words of a command and the program is not a shell. Signs
-    such as `>` have no meaning in these words.
+    If the arguments contain a command as a list of words, and its program is not a shell, the result
+    is this list. Operators such as `>` have no meaning in these words.
     """
     script = next((arguments[key] for key in _COMMAND_ARGUMENTS if key in arguments), None)
     if isinstance(script, list):
@@ -191,7 +191,7 @@ def iterate_commands_of_script(script: str) -> Iterator[SimpleShellCommand]:
 def _iterate_printing_commands(arguments: dict[str, Any]) -> Iterator[SimpleShellCommand]:
     """Yield the commands in the arguments of a shell tool, without those that write to a file.
 
-    Reading stops at a here-document. A script without a command that reads files has no commands.
+    Reading stops at a here-document. Nothing is yielded for a script without a command that reads files.
     """
     script = get_shell_script(arguments)
     if isinstance(script, list):
@@ -217,7 +217,7 @@ def _list_argument_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> li
 
 
 def _iterate_files_read_by_command(arguments: dict[str, Any]) -> Iterator[FileReadByCall]:
-    """Yield the files that the command line in `arguments` prints."""
+    """Yield the files that the commands in `arguments` print."""
     directory = next(iter(_list_argument_texts(arguments, DIRECTORY_ARGUMENTS)), None)
     for command in _iterate_printing_commands(arguments):
         words = command.words
@@ -272,7 +272,7 @@ _NUMBERED_LINES = (
     re.compile(r"(\d+): (.*)"),  # opencode since 2026
 )
 _START_NOTE = re.compile(r"\.\.\. \(starting from line #\d+\) \.\.\.(?:\n|\Z)")
-"""Matches the line that JP puts before the first line of a part of a file."""
+"""Matches the line that JP puts above a part of a file."""
 _MAX_NUMBERED_LINES = 2_000
 """The tools of Claude Code, Codex, Gemini CLI and opencode return at most this many lines of a file.
 """

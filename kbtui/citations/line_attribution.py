@@ -31,9 +31,10 @@ Without this limit, a line such as `return None` would belong to every edit with
 
 
 class _LineRangeContainingText(NamedTuple):
-    """The lines `first` to `end` (exclusive) that contain a text.
+    """The range of lines, `first` to `end` (exclusive), that contains a text.
 
-    `before` and `after` are the parts of the first and the last line that do not belong to the text.
+    `before` is the part of the first line before the text, and `after` is the part of the last line
+    after the text.
     """
 
     first: int

@@ -1,4 +1,4 @@
-"""Exports a conversation for other people: chosen turns and events, with masked secrets.
+"""Exports chosen turns and events of a conversation for other people, with masked secrets.
 
 The formats are Markdown, JSON, JSON Lines and HTML.
 """

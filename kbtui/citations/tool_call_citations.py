@@ -158,7 +158,7 @@ class CitationTargetLookup:
     def find_topic(self, name: str) -> Topic | None:
         """Return the topic with this id or, ignoring case, with this title; None if there is none.
 
-        Disabled topics are found, too: they may have been enabled when they were cited.
+        Disabled topics are found too, because they may have been enabled when they were cited.
         """
         if name in self._topics:
             return self._topics[name]
@@ -170,7 +170,7 @@ class CitationTargetLookup:
         return next((topic for topic in titled if topic.enable), titled[0] if titled else None)
 
     def expand_conversation_id(self, id: str) -> str:  # noqa: A002
-        """Return the full id of a conversation. `id` is its full or its shortened id."""
+        """Return the full id of the conversation with this full or shortened id."""
         if id in self.titles or id.startswith(JP_ID_PREFIX):
             return id
         found = find_ids_with_beginning(self.titles, id)
@@ -254,7 +254,7 @@ _TOOL_OF_ANY_SERVER = re.compile(rf"(?:mcp__)?[^_].*?__(?P<tool>{_KBTUI_TOOLS})"
 """Matches a tool name such as `mcp__notes__learn`: the name of a kbtui tool, offered by any MCP server."""
 _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
-"""The JSON of an MCP server must begin within this many characters of a result to be recognized."""
+"""The JSON of an MCP server is recognized only if it begins within this many characters of a result."""
 QUOTE_CHARACTERS = 600
 """The maximum number of characters of a passage that a citation quotes."""
 
@@ -291,8 +291,8 @@ def extract_citations(
 ) -> Iterator[Citation]:
     """Yield the citations of a conversation in the order of its tool calls.
 
-    Failed calls do not count. Within a turn, repeated citations of the same target or passage count
-    once; different parts of a subject count separately.
+    Failed calls do not count. Within a turn, the same target or passage counts once, but
+    different parts of a subject count separately.
     """
     from kbtui.conversations.conversation_repository import get_conversation_format
 
@@ -524,7 +524,7 @@ def _find_cited_search_hits(
 
 
 def _remove_mcp_envelope(result: str) -> str:
-    """Return the text of a tool result. Some agents store this text inside the JSON of the MCP server."""
+    """Return the text of a tool result without the MCP server's JSON, which some agents store around it."""
     start = result.find("[{", 0, _ENVELOPE_CHARACTERS)
     is_envelope = '"text"' in result and not result.startswith(("<", '{"total"'))
     if start < 0 or not is_envelope:

@@ -101,7 +101,7 @@ def list_substring_offsets(text: str, part: str) -> list[int]:
 
 
 class TurnFileAction(NamedTuple):
-    """An action of one event on one file: the file was read, changed, created, moved or deleted.
+    """What one event did to one file: read, change, create, move or delete it.
 
     - `path` is the shortened path, as `shorten_path` of `list_file_actions` returns it. After a move, it is
       the new path, and `old_path` is the earlier path.
@@ -109,7 +109,7 @@ class TurnFileAction(NamedTuple):
       without calls. `event` is the index of the event in the conversation's file.
     - `edits` are the changes in order; empty if the call does not contain them.
     - `hunks` are the same changes as a diff, for display.
-    - `time` is the time at which the call ended or, for agents that store no times, the turn started.
+    - `time` is when the call ended or, for agents that do not store this time, when the turn started.
     - `directory` is the directory from which a relative `path` begins, until the path is resolved.
     """
 
@@ -152,7 +152,7 @@ class TurnFileAction(NamedTuple):
 
 
 class ShellCommandRun(NamedTuple):
-    """A command that a turn ran: its text, its call, and whether it failed."""
+    """A command that a turn ran, the call that ran it, and whether it failed."""
 
     text: str
     call: int | None
@@ -161,9 +161,9 @@ class ShellCommandRun(NamedTuple):
 
 
 class TurnActionsAndCommands(NamedTuple):
-    """What a turn did: its actions on files and its commands, and the calls that failed.
+    """What a turn did: its actions on files, its commands, and its failed calls.
 
-    The actions and the commands are in the order of the turn.
+    Actions, commands and failed calls are in the order in which they occurred.
     """
 
     files: tuple[TurnFileAction, ...]
@@ -319,7 +319,7 @@ def _add_changes_to_whole_file_write(
     known: Mapping[str, str | None],
     find_earlier_text: FindEarlierText | None,
 ) -> TurnFileAction:
-    """Complete an action that writes a whole file: add the changes if the file's earlier text is known."""
+    """Add the changes to an action that writes a whole file, if the file's earlier text is known."""
     text, edit = known.get(action.path), action.edits[0]
     if text is None and edit.old is None and find_earlier_text is not None:
         text = find_earlier_text(action.path, action.time)

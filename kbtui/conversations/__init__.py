@@ -1,1 +1,1 @@
-"""Conversations: their data classes, their formats, and the line-by-line search in them."""
+"""Finds, parses, searches, marks and archives the conversations of all agents."""

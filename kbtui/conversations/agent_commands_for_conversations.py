@@ -34,7 +34,7 @@ _PURPOSES: tuple[CommandPurpose, ...] = get_args(CommandPurpose)
 
 
 class AgentCommandForConversation(NamedTuple):
-    """A command of an agent: its purpose, its words, and the directory in which it must run.
+    """An agent's command for one conversation, and the directory in which it must run.
 
     `directory` is an absolute path. `last_turn` is the last turn of a copied conversation; None
     means that the copy has all turns.
@@ -90,7 +90,7 @@ def _make_agent_command(
 
 
 def _explain_why_unsafe(info: ConversationInfo, command: AgentCommandForConversation) -> str | None:
-    """Return the reason why a command is not offered; None if it is safe."""
+    """Return the reason why a command is unsafe; None if it is safe."""
     prefix = get_conversation_format(info).id_prefix
     if not _SAFE_ID.fullmatch(decode_agents_own_id(prefix, info.id)):
         return "the conversation's id could be mistaken for an option of the command"

@@ -60,9 +60,9 @@ Presence = Literal["projected", "user_local", "external"]
 * `projected`: in both.
 """
 TIME_SORTS = ("activity", "created", "updated")
-"""The orders in which conversations can be sorted by a time; see `ConversationInfo.get_sort_time`."""
+"""The times by which conversations can be sorted; see `ConversationInfo.get_sort_time`."""
 MAX_NAMED_PROBLEMS = 10
-"""`Conversation.describe_problems` names at most this many problems of events, and counts the others."""
+"""`Conversation.describe_problems` names at most this many event problems, and counts the others."""
 MAX_NAMED_KINDS = 5
 """`Conversation.describe_unknown_events` names at most this many unknown kinds, and counts the others."""
 
@@ -113,7 +113,7 @@ class ConversationInfo:
 
     @property
     def last_activity_at(self) -> datetime:
-        """The time of the last event; if that time is unknown, the creation time."""
+        """The time of the last event, or the creation time if that is unknown."""
         return self.last_event_at or self.created_at
 
     def get_sort_time(self, sort: str) -> datetime:
@@ -173,7 +173,7 @@ ContentState = Literal["elsewhere", "missing", "damaged", "too-large", "encrypte
 class ContentBlock:
     """One part of an event's content: a text, a resource such as a file, an image or a question.
 
-    - `kind` is the type of the block: `text`, `resource`, `image`, `question` or another one.
+    - `kind` is the type of the block: `text`, `resource`, `image`, `question` or another type.
     - `text` is the content. It is "" if the content is not text, or if `state` is not None.
     - `name` is a path or URI. `title` is a name for people. `media_type` is a MIME type such as
       `text/x-rust`.
@@ -251,10 +251,9 @@ class ConversationEvent:
     * `index` is the 0-based position of the event's first element in the file.
     * In a tool call or question, `result` is the event that answers it. In the answer, `request` is
       the call or question.
-    * `is_error` says whether a call failed. It is None for all events that are not results of
-      calls.
+    * `is_error` says whether a call failed. It is None for events that are not results of calls.
     * `outcome` is the agent's one-line summary of a result, such as `Received 268KB (200 OK)`.
-    * `data` is the value of an answer that is a JSON value.
+    * `data` is the JSON value of a structured response, or of an answer to a question.
     * `event_id` is the id of the event in the file. Only versions of JP that implement RFD 097
       write it.
     * `blocks` are the parts of `text`; None if `text` is not divided into parts.
@@ -284,7 +283,7 @@ class ConversationEvent:
     def arguments_or_fields(self) -> dict[str, Any] | None:
         """The arguments of a tool call, or the fields of any other event.
 
-        None if the event has only a text.
+        None if the event has only text.
         """
         values = self.fields if self.arguments is None else self.arguments
         return None if self.text and not values else values
@@ -300,7 +299,7 @@ def format_event_text(
     event: ConversationEvent,
     format_values: Callable[[dict[str, Any]], str] = format_values_as_lines,
 ) -> str:
-    """Return an event as text: the name of the called tool, the event's text and its values."""
+    """Return an event as text: the name of the called tool, the event's text, and its arguments or fields."""
     if event.arguments is None and not event.fields and event.text:
         return event.text
     parts = [event.text]
@@ -526,7 +525,7 @@ class ParsingResumePoint(NamedTuple):
     state: Mapping[str, object] | None = None
     """Further values, as JSON, that the format needs to resume reading at this position."""
     open_turn: Mapping[str, Any] | None = None
-    """If the position is within a turn, the state of this turn as JSON. Otherwise None."""
+    """The state of the turn as JSON if the position is within a turn, else None."""
 
 
 class ConversationSegment(NamedTuple):
@@ -545,7 +544,7 @@ class ConversationSegment(NamedTuple):
 
 
 class AgentCommand(NamedTuple):
-    """A command of an agent, and the directory in which it must run.
+    """An agent's command, and the directory in which it must run.
 
     If `directory` is None, the command runs in the root of the workspace.
     """

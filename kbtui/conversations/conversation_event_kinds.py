@@ -1,4 +1,4 @@
-"""The table of the kinds of event in a conversation, one row each.
+"""The table of the kinds of conversation events, one row for each kind.
 
 To add a kind, add a row. The parser, the index, the filters, the tools, the commands, the exports
 and the reader pane use this table. The reader pane shows events of a new kind folded.
@@ -26,7 +26,7 @@ class ConversationEventKindDefinition(NamedTuple):
     include: str | None
     """The value of the tool argument `include` that selects events of this kind.
 
-    If it is None, only a call that includes all kinds returns events of this kind.
+    None means that only a call that includes all kinds returns events of this kind.
     """
     label: str
     """The heading of events of this kind."""
@@ -43,7 +43,7 @@ class ConversationEventKindDefinition(NamedTuple):
     colour: str = "yellow"
     """The colour of the heading in the output of commands."""
     fields: tuple[str, ...] = ()
-    """The names of the values that events of this kind have besides their text.
+    """The names of the fields that events of this kind have besides their text.
 
     See `ConversationEvent.fields`.
     """

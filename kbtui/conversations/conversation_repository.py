@@ -212,7 +212,7 @@ def find_conversation(
 
 
 def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
-    """Return a reference in which a shortened conversation id is replaced by the whole id.
+    """Return a reference with a shortened conversation id replaced by the whole id.
 
     In the id of a subagent, both the part before `~` and the part after it can be shortened. If no
     conversation matches, the reference is returned unchanged. Raises `UsageError` if several
@@ -329,7 +329,7 @@ def describe_known_agents(mistyped: str) -> str:
 
 
 def _describe_excluded_agent(name: str) -> str:
-    return f"conversations of {name} are read only if `agents` in the table [conversations] of config.toml names this agent"
+    return f"conversations of {name} are not read; to read them, add the agent to `agents` in the table [conversations] of config.toml"
 
 
 class ConversationNotFoundError(NothingFound):
@@ -371,7 +371,7 @@ def _find_similar_conversation_id(typed: str, ids: Iterable[str]) -> str | None:
 
 
 def check_turn_and_call_exist(conversation: Conversation, ref: Ref) -> None:
-    """Raise `NothingFound` if a conversation does not have the turn or call that `ref` names."""
+    """Raise `NothingFound` if the turn or call that `ref` names is not in the conversation."""
     if ref.turn is None:
         return
     turn = conversation.find_turn(ref.turn)
@@ -390,7 +390,7 @@ def load_conversation(info: ConversationInfo) -> Conversation:
 
 
 def add_event_count_and_problems(info: ConversationInfo) -> ConversationInfo:
-    """Return `info` with its event count, the time of its last event, and all its problems.
+    """Return `info` with the event count, the time of the last event and all problems.
 
     This decodes all events, because only decoding finds wrong types and missing times.
     """
@@ -432,7 +432,7 @@ def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[Convers
 def list_conversation_and_subagents_to_keep(
     workspace: Workspace, info: ConversationInfo
 ) -> list[ConversationInfo]:
-    """Return the conversations that are kept together: the conversation `info` and its subagents.
+    """Return a conversation and its subagents, which the archive keeps together.
 
     Raises `UsageError` if sessions of this agent cannot be kept.
     """
@@ -579,7 +579,7 @@ class AgentOverview(NamedTuple):
         return {**self._asdict(), "directories": list(map(str, self.directories))}
 
     def describe_conversation_counts(self) -> str:
-        """Return a line with the numbers of conversations: of this project, of subagents and so on.
+        """Return a line that counts the conversations of this project, of subagents and of other projects.
 
         If the conversations are not read, the line also says why.
         """
@@ -601,7 +601,7 @@ class AgentOverview(NamedTuple):
 def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
     """Return an overview of each agent with conversations.
 
-    Agents that the setting `agents` names are included even without conversations.
+    Agents named in the setting `agents` are included even if they have no conversations.
     """
     chosen = get_chosen_agents(load_settings())
     enabled = {one.name for one in list_enabled_conversation_formats()}
@@ -637,7 +637,7 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
 
 
 def list_unknown_agents_in_settings() -> list[tuple[str, str]]:
-    """Return each value of the setting `agents` that names no agent, with a hint."""
+    """Return each value of the setting `agents` that is not the name of an agent, with a hint."""
     known = {name.casefold() for name in list_agent_names()}
     chosen = get_chosen_agents(load_settings()) or ()
     return [(name, describe_known_agents(name)) for name in chosen if name.casefold() not in known]

@@ -37,7 +37,7 @@ A larger conversation is loaded in parts of this size, if its format supports th
 
 @dataclass
 class ConversationStatistics:
-    """A summary of a conversation: its models, its tokens, and its numbers of turns and events.
+    """Statistics of a conversation: its models, its token usage, and how many turns and events it has.
 
     * `project` is the directory in which the agent ran.
     * `usage` counts the tokens of the conversation, without those of its subagents.
@@ -57,7 +57,7 @@ class ConversationStatistics:
     usage_by_model: dict[str | None, TokenUsage] = field(default_factory=dict)
     usage: TokenUsage | None = None
     subagents: list[ConversationStatistics] = field(default_factory=list)
-    """The statistics of the subagents' conversations, including those of subagents of subagents."""
+    """The statistics of the subagents' conversations, including those of nested subagents."""
     ended_at: datetime | None = None
     problems: list[str] = field(default_factory=list)
 
@@ -179,7 +179,7 @@ def _add_part_to_statistics(statistics: ConversationStatistics, part: Conversati
 
 
 TOKENS_PER_PRICE = 1_000_000
-"""A price in the settings is for this number of tokens."""
+"""The number of tokens that a price in the settings pays for."""
 
 
 class ModelPrice(NamedTuple):
@@ -191,7 +191,7 @@ class ModelPrice(NamedTuple):
     cache_write: float
 
     def compute_cost(self, usage: TokenUsage) -> float | None:
-        """Return the cost of tokens; None if only the total number of the tokens is known."""
+        """Return the cost of tokens; None if only their total number is known."""
         if usage.input_tokens is None or usage.output_tokens is None:
             return None
         cost = (
@@ -223,8 +223,8 @@ class ModelPrices:
     def find_price(self, model: str | None) -> ModelPrice | None:
         """Return the price of a model, or None if no pattern in the settings matches its name.
 
-        If several patterns match, the longest one applies. A pattern can leave out the provider at
-        the beginning of a name, such as `anthropic/` in `anthropic/claude-opus-4`.
+        If several patterns match, the longest one applies. A pattern can omit the name of the provider,
+        such as `anthropic/` in `anthropic/claude-opus-4`.
         """
         for name in (model, model.rpartition("/")[2]) if model is not None else ():
             if name in self._prices:

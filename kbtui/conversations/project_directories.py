@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 REMEMBERED_WORKTREES = 500
-"""The maximum number of worktrees that are remembered for a workspace. The last ones found are kept."""
+"""The maximum number of worktrees that are remembered for a workspace. The most recent ones are kept."""
 _WORKTREES_FILE = "worktrees.json"
 
 
@@ -143,7 +143,7 @@ def remember_worktrees(workspace: Workspace) -> None:
 
 
 def format_remembered_worktrees(workspace: Workspace, added: list[list[str]]) -> bytes | None:
-    """Return the new content of the file of remembered worktrees, with the worktrees in `added`.
+    """Return what to write to the file of remembered worktrees to add the worktrees `added`.
 
     The result is None if the content would not change, or if a path is not UTF-8 and therefore
     cannot be stored.
@@ -158,7 +158,7 @@ def format_remembered_worktrees(workspace: Workspace, added: list[list[str]]) ->
 
 
 def get_remembered_worktrees_path(workspace: Workspace) -> Path:
-    """Return the path of the file of remembered worktrees. It may not exist."""
+    """Return the path of the file that stores remembered worktrees. The file may not exist."""
     return workspace.data_dir / _WORKTREES_FILE
 
 
@@ -209,7 +209,7 @@ class ProjectIdentity(NamedTuple):
     one project if they have the same JP workspace id, because JP stores their conversations
     together.
 
-    `key` is equal for all workspaces of a project. `name` is a name for people; several projects
+    All workspaces of a project have the same `key`. `name` is meant for people; several projects
     can have the same name.
     """
 
@@ -265,7 +265,7 @@ def _read_origin_remote_address(common: str) -> str:
 
 
 def _normalize_repository_address(address: str) -> str:
-    """Return an address without protocol, user and `.git`.
+    """Return an address without its protocol, user, port and `.git` suffix.
 
     For example, `git@host:a/b.git` becomes `host/a/b`.
     """

@@ -1,4 +1,4 @@
-"""The archive: copies of session files that stay readable after an agent has deleted the originals.
+"""Archives copies of session files, which stay readable after an agent has deleted the originals.
 
 The record of a kept conversation, `records/ID.json`, contains the path of the agent's file, facts
 about the conversation, and the name of the copy in `files/`. The name of a copy contains the
@@ -113,7 +113,7 @@ class KeptSession:
         return key in self.labels and (not sign or self.labels[key] == value)
 
     def get_stored_conversation_facts(self) -> ConversationFileFacts:
-        """Return the facts about the conversation that were stored when it was kept."""
+        """Return the facts about the conversation that the record stores."""
         return {
             "title": self.title,
             "created_at": parse_timestamp(self.created_at)
@@ -175,7 +175,7 @@ def find_kept_session(conversation_id: str) -> KeptSession | None:
 def find_conversations_only_in_archive(
     workspace: Workspace, agent: str, found: set[str], only: str | None = None
 ) -> Iterator[StoredSession]:
-    """Yield an agent's conversations in a workspace, if only the archive still has them.
+    """Yield an agent's conversations in a workspace that only the archive still has.
 
     `found` contains the ids of the conversations in the agent's own files. If `only` is given, only
     the conversation with this id is yielded.
@@ -298,7 +298,7 @@ def delete_kept_sessions(ids: list[str]) -> int:
 
 
 def read_session_removal_times() -> dict[str, float]:
-    """Map the ids of sessions removed from the archive to the Unix times of their removals.
+    """Map the id of each session removed from the archive to the Unix time of its removal.
 
     If the file with these times is damaged, the result is empty, and an import may restore removed
     sessions.
@@ -311,7 +311,7 @@ def read_session_removal_times() -> dict[str, float]:
 
 
 def get_session_removals_file() -> Path:
-    """Return the path of the file with the removal times of sessions. The file may not exist."""
+    """Return the path of the file that stores when sessions were removed. The file may not exist."""
     return get_session_archive_directory() / _REMOVALS_FILE
 
 
@@ -331,7 +331,7 @@ def _store_removal_times(ids: list[str]) -> None:
 
 
 def format_session_removal_times(times: Mapping[str, float]) -> bytes:
-    """Return the content of the file with the removal times of sessions."""
+    """Return removal times as the content of the file that stores them."""
     return orjson.dumps(times, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
 
 
@@ -341,7 +341,7 @@ class ArchiveMergeChanges(NamedTuple):
     * `written`: the sessions that are new or replace others.
     * `replaced`: the sessions of the archive that are replaced or removed.
     * `removed`: the ids of the sessions that are removed.
-    * `removal_times`: a mapping from session ids to the times of the sessions' last removals.
+    * `removal_times`: maps the id of each removed session to the time of its last removal.
     """
 
     written: list[KeptSession]
@@ -356,7 +356,7 @@ def plan_session_archive_merge(
     added: Iterable[KeptSession],
     added_removals: Mapping[str, float],
 ) -> ArchiveMergeChanges:
-    """Plan the merge of other kept sessions and other removal times into the archive.
+    """Plan how to merge other kept sessions and removal times into the archive.
 
     `kept` and `removal_times` describe the archive; `added` and `added_removals` are merged into
     it. A session stays in the archive if it was kept after its last removal. If there are two files
@@ -432,7 +432,7 @@ def _read_file(path: Path) -> bytes | None:
 def find_session_copy_damage(
     session: KeptSession, *, verified: bool = True
 ) -> DamagedArchiveFile | None:
-    """Return the damage of a session's copy in the archive; None if the copy is intact.
+    """Check the archive's copy of a session; return its damage, or None if the copy is intact.
 
     Without `verified`, only the size of the copy is checked.
     """
@@ -453,7 +453,7 @@ def find_session_copy_damage(
 
 
 def measure_session_archive() -> int:
-    """Return the size in bytes of all files of the archive."""
+    """Return the total size of the archive's files in bytes."""
     total = 0
     for directory in ("records", "files"):
         for entry in _scan_directory(get_session_archive_directory() / directory):
@@ -523,7 +523,7 @@ _records: dict[str, tuple[FileState, KeptSession]] = {}
 
 
 def _read_session_record(path: str) -> KeptSession | DamagedArchiveFile | None:
-    """Return the record in a file, or the damage if it cannot be read; None if there is no file."""
+    """Return the record in a file, or its damage if the record is unusable; None if there is no file."""
     try:
         state = get_file_state(os.stat(path))  # noqa: PTH116
         known = _records.get(path)
@@ -570,9 +570,9 @@ def _check_session_record(session: KeptSession, path: str) -> None:
 
 
 def is_imported_session_valid(session: KeptSession) -> bool:
-    """Return whether a record from another machine can be added to the archive.
+    """Return whether a record from another machine is valid and can be added to the archive.
 
-    Anyone may have edited the record.
+    The record is untrusted: anyone may have edited it.
     """
     names = (session.id, session.agent, session.original, session.working_directory)
     try:

@@ -1,4 +1,4 @@
-"""Marks turns and passages as decided, rejected or superseded, and finds where marked texts are.
+"""Marks turns and passages as decided, rejected or superseded, and finds marked texts again later.
 
 A mark stores a hash of the marked text, and the id and the time of the event that contains the
 text. Therefore the mark stays with its text if turns are added or if the conversation is rewritten.
@@ -75,8 +75,8 @@ class MarkedEventIdentity(NamedTuple):
       that contains the passage may match.
     * `event_id` is the event's id. Only versions of JP with RFD 097 write such ids.
     * `timestamp` is the event's time in ISO 8601.
-    * `history` is a hash of the beginnings of all turns up to the event's turn. It distinguishes
-      equal events that have neither id nor time.
+    * `history` is a hash of the opening events of all turns up to and including the event's turn. It
+      distinguishes equal events that have neither id nor time.
     """
 
     digest: str
@@ -124,7 +124,7 @@ class Mark(NamedTuple):
 
     @classmethod
     def from_json(cls, shape: Any) -> Mark:
-        """Make a mark from the result of `as_json`. Raises `ValueError` for any other value.
+        """Restore a mark from the result of `as_json`. Raises `ValueError` for any other value.
 
         Marks of earlier versions of kbtui have neither `target_anchor` nor `text`.
         """
@@ -260,9 +260,9 @@ class PlacedMark(NamedTuple):
 
     * "conversation": the conversation no longer exists.
     * "unreadable": at least a part of the conversation cannot be read.
-    * "text": no turn has this text any more.
+    * "text": no turn contains this text any longer.
 
-    The `superseded_by` of `mark` is the current reference of the target, the text that applies
+    `mark.superseded_by` is the current reference of the target, which is the text that applies
     instead. `target_problem` is "changed" if the target was edited after the mark was set, and
     "gone" if the target cannot be found.
     """
@@ -426,7 +426,7 @@ def make_turn_mark(
 
 
 def make_turn_or_call_anchor(conversation: Conversation, target: Ref) -> MarkedEventIdentity | None:
-    """Return the anchor of a turn or call, for example of one that supersedes a marked one.
+    """Return the anchor of a turn or call, such as the target that supersedes a marked text.
 
     The result is None if the turn or call does not exist or has no text.
     """
@@ -492,7 +492,7 @@ def find_superseding_target_places(
 class _MarkedTextIdentity(NamedTuple):
     """Identifies a text by its anchor and its call number.
 
-    For a mark on a passage, the passage is part of the key.
+    For a mark on a passage, the passage is also part of the identity.
     """
 
     anchor: MarkedEventIdentity
@@ -575,8 +575,8 @@ def _choose_marked_text_place(
 ) -> MarkedTextPlace | None:
     """Return the place of the marked text, or None if the place is unclear.
 
-    If there are several candidates, those whose earlier turns are different are excluded. If there
-    are still several, those with another call number are excluded.
+    If there are several candidates, those with a different history are excluded. If there are still
+    several, those with another call number are excluded.
     """
     places = dict.fromkeys(
         MarkedTextPlace(turn.number, None if text.call is None else event.call)

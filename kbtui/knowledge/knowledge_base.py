@@ -1,4 +1,4 @@
-"""`KnowledgeBase`: the topics of a workspace, loaded from its configuration, and their subjects."""
+"""Loads a workspace's topics from its configuration, and provides their subjects."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ TOPIC_FIELDS = {
 class MergedTopicDeclarations:
     """The topics that are declared in the configuration layers merged so far.
 
-    `broken` contains the ids of the topics with a mistake. These topics are not loaded: with a
-    wrong pattern in `disabled`, they could show subjects that the user wants to hide.
+    `broken` contains the ids of the topics with a mistake. These topics are not loaded,
+    because a wrong pattern in `disabled` could reveal subjects that the user wants to hide.
     """
 
     root: Path
@@ -219,7 +219,7 @@ def build_declared_topics(declared: MergedTopicDeclarations) -> dict[str, Topic]
 
 
 def _find_subjects_path_problem(subjects: str | None) -> tuple[str, str | None] | None:
-    """Return a problem of a topic's key `subjects` and a hint, or None if the key is valid."""
+    """Return what is wrong with a topic's key `subjects`, and a hint; None if the key is valid."""
     path_hint = "write a path such as docs/project"
     if not subjects:
         hint = 'add `subjects = "DIRECTORY"` with a path relative to the workspace'
@@ -353,7 +353,7 @@ PUBLISHED_DIRECTORY = "(published library)"
 
 
 def find_superseded_config_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:
-    """Return one problem if kbtui ignores `.kbtui/NAME` because `.jp` exists; [] otherwise."""
+    """Return a problem if kbtui ignores `.kbtui/NAME` because `.jp` exists, else []."""
     path = workspace.find_superseded_config_file(name)
     if path is None:
         return []
@@ -526,7 +526,7 @@ class KnowledgeBase:
     def copy_with_preload_or_disable_changes(
         self, marks: Iterable[PreloadOrDisableChange]
     ) -> KnowledgeBase:
-        """Return a copy in which subjects and topics have the new states in `marks`.
+        """Return a copy to which the changes `marks` are applied.
 
         Raises `NothingFound` or `UsageError`.
         """

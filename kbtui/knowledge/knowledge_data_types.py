@@ -116,7 +116,7 @@ class JpPromptSection:
 
     @property
     def name(self) -> str:
-        """The title; without a title, the tag; without both, the name of the file."""
+        """The title, the tag or the name of the file: the first of these that exists."""
         return self.title or self.tag or self.path.stem
 
 

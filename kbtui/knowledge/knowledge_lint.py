@@ -43,7 +43,7 @@ MIN_WORDS, MAX_WORDS = 20, 20_000
 """Texts with fewer than `MIN_WORDS` words are not compared. Only the first `MAX_WORDS` words count.
 """
 MAX_TEXTS_PER_RUN = 50
-"""A sequence of words that occurs in more texts than this does not cause a comparison of these texts."""
+"""A sequence of words that occurs in more texts than this does not count as a reason to compare them."""
 
 _WORD = re.compile(r"\w+")
 
@@ -220,9 +220,9 @@ def _make_subject_problem(
 
 
 def _find_duplicate_topic_titles(knowledge: KnowledgeBase) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each topic whose title already means another topic.
+    """Yield a problem for each topic whose title already refers to another topic.
 
-    The title is then the id of another topic, or the title of an earlier one.
+    This is the case if the title is the id of another topic, or the title of an earlier one.
     """
     enabled = {topic.id: topic for topic in knowledge.topics.values() if topic.enable}
     first: dict[str, Topic] = {}
@@ -284,7 +284,7 @@ def explain_pattern_without_match(resolved: SubjectSlugsByVisibility, pattern: s
     if any(slug in resolved.disabled for slug in reached):
         return "the matching subjects are disabled"
     if reached:
-        return f"a glob does not match hidden subjects: write '{reached[0]}'"
+        return f"a glob does not match hidden subjects; write '{reached[0]}' instead"
     folder, slash, name = pattern.rpartition("/")
     bare = folder + slash + split_file_extension(name)[0]
     if bare != pattern and (bare in scan or any(map(compile_slug_pattern(bare), scan.slugs))):
@@ -334,7 +334,7 @@ LearnToolProblem = Literal["missing", "outdated", "unneeded"]
 
 
 def find_learn_tool_problem(root: Path, knowledge: KnowledgeBase) -> LearnToolProblem | None:
-    """Return the problem of the tool `learn` that is installed in a workspace, or None.
+    """Return what is wrong with the tool `learn` installed in a workspace, or None.
 
     If the installed definition of `learn` cannot be read or has an unknown form, the result is
     None.

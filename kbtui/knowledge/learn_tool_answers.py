@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 MAX_ARGUMENT_CHARACTERS = 300
 MAX_NAMES_CHARACTERS = 4_000
-"""The list of the subjects that do not fit into an answer has at most this many characters."""
+"""The maximum length, in characters, of the list of subjects that do not fit into an answer."""
 _NAMES_SHARE = 3
 """The list of subjects that do not fit gets at most 1/`_NAMES_SHARE` of the characters of an answer."""
 _NOTE_CHARACTERS = 150
-"""The number of characters that are reserved for a note about omitted text, without the names in the note."""
+"""The number of characters reserved for a note about omitted text, not counting the names in the note."""
 MAX_SUGGESTED_TOPICS = 3
 _MAX_PATTERNS = 20
 
@@ -54,7 +54,7 @@ the old wording in `_NOTES`, because stored conversations contain it.
 
 
 class LearnToolCaller(NamedTuple):
-    """The facts about a caller of `learn` that determine the form of an answer.
+    """What determines how `learn` answers a caller.
 
     * `has_prompt`: whether the caller's prompt already contains the pre-loaded subjects
     * `max_chars`: the maximum length of an answer in characters; None means no limit
@@ -101,7 +101,7 @@ class SubjectLineRange(NamedTuple):
 
 
 def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
-    """Return the enabled topic with the id `name` or, if there is none, the enabled topic with the title `name`.
+    """Return the enabled topic whose id or, if there is none, whose title is `name`.
 
     Raises `NothingFound` if neither exists.
     """
@@ -313,7 +313,7 @@ def escape_quotes(name: str) -> str:
 
 
 def shorten_argument(argument: str) -> str:
-    """Return an argument for a message, cut after `MAX_ARGUMENT_CHARACTERS`."""
+    """Return an argument, cut to `MAX_ARGUMENT_CHARACTERS` to be quoted in a message."""
     is_long = len(argument) > MAX_ARGUMENT_CHARACTERS
     return argument[:MAX_ARGUMENT_CHARACTERS] + "…" if is_long else argument
 

@@ -75,7 +75,7 @@ class SubjectDraft:
 
 
 def get_named_or_only_topic(knowledge: KnowledgeBase, name: str | None) -> Topic:
-    """Return the topic with the id or title `name`; if `name` is None, the only topic.
+    """Return the topic with the id or title `name`, or the only topic if `name` is None.
 
     Raises `KbtuiError` if there is no such topic, or if `name` is None and there are several
     topics.

@@ -1,4 +1,4 @@
-"""Subject files: finds them in a topic's directory, and names, reads and writes them, never outside the workspace.
+"""Finds, names, reads and writes the subject files in a topic's directory, never outside the workspace.
 
 A scan of a topic's directory assigns a slug to each file. It also detects hidden files, and files that would
 have the same slug.
@@ -39,8 +39,8 @@ class TopicDirectoryScan:
     """The files found in a topic's directory.
 
     * `slugs` is sorted, and `relative_paths` maps each slug to the file's path in the directory.
-    * `shadowed` concerns files that would have the same slug as another file. The slug of such a
-      file is its path; `shadowed` maps this path to the slug that the other file has.
+    * `shadowed` maps the path of each file that would have the same slug as another file to this slug.
+      The path is also the slug of the shadowed file.
     * `mistakes` contains a pair `(message, path)` for each file that was left out.
     * `published` contains the slugs of files that are only in the mirror of the published library.
     """
@@ -68,7 +68,7 @@ class TopicDirectoryScan:
         return slug in self.relative_paths
 
     def add_published_files(self, mirror: TopicDirectoryScan) -> None:
-        """Add the files of a mirror whose slugs are not the slugs of files in the workspace."""
+        """Add the mirror's files whose slugs no file in the workspace has."""
         for slug, path in mirror.relative_paths.items():
             if slug not in self.relative_paths:
                 self.relative_paths[slug] = path
@@ -243,7 +243,7 @@ def add_final_newline(text: str) -> str:
 
 
 def explain_too_large_subject(size: int) -> str | None:
-    """Return the reason why a subject of `size` bytes is not read; None if it is small enough."""
+    """Return why a subject of `size` bytes is too large to be read; None if it is small enough."""
     if size <= _MEGABYTE:
         return None
     from kbtui.workspace import load_settings

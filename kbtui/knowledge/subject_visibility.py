@@ -143,11 +143,11 @@ def scan_topic_slugs(
 def apply_preload_or_disable_change(
     topic: Topic, resolved: SubjectSlugsByVisibility, mark: PreloadOrDisableChange, file: str
 ) -> Topic:
-    """Return `topic` after `mark` has set the state of one of its subjects or of the topic itself.
+    """Return `topic` with the change `mark` applied to one of its subjects or to the topic itself.
 
     `resolved` contains the slugs of the topic. `file` is the name of the file that declares topics;
-    error messages name it. Raises `NothingFound` if the subject does not exist. kbtui does not edit
-    globs, so this raises `UsageError` if a glob in the topic's declaration prevents the new state.
+    error messages name it. Raises `NothingFound` if the subject does not exist. Raises `UsageError`
+    if a glob in the topic's declaration prevents the new state, because kbtui does not edit globs.
     """
     if mark.state in ("on", "off"):
         return replace(topic, enable=mark.state == "on")

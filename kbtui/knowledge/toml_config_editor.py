@@ -195,8 +195,7 @@ def _count_toml_comments(text: str) -> Counter[str]:
 class TomlFileChange:
     """A change to a TOML file.
 
-    `old` is the text before the change, and `new` is the text after it. None means that there is no
-    file.
+    `old` is the text before the change, and `new` is the text after it; None means no file.
     """
 
     path: Path
@@ -232,7 +231,7 @@ class TomlFileChange:
 def plan_toml_change_for_preload_or_disable_changes(
     knowledge: KnowledgeBase, marks: Iterable[PreloadOrDisableChange]
 ) -> TomlFileChange:
-    """Return the change to `kb.toml` that sets the states of subjects and topics as in `marks`.
+    """Return the change to `kb.toml` that makes the changes `marks`.
 
     Command-line options such as `-k` are ignored. Raises `NothingFound`, `UsageError` or
     `ConfigError` if a state cannot be set.
@@ -311,7 +310,7 @@ def write_toml_file_change(change: TomlFileChange) -> None:
 
 
 def undo_toml_change(change: TomlFileChange) -> None:
-    """Undo an applied change; raises the errors of `write_toml_file_change`."""
+    """Undo a written change; raises the same errors as `write_toml_file_change`."""
     write_toml_file_change(TomlFileChange(change.path, change.new, change.old))
 
 

@@ -57,7 +57,7 @@ def test_dead_patterns_and_why(build: Build) -> None:
         ("kb.topic.t.disabled", "'gone' matches no subject", None),
     ]
     (glob,) = list_problems(build(topic('learned = ["sec*"]'), files))
-    assert glob[2] == "a glob does not match hidden subjects: write 'secret'"
+    assert glob[2] == "a glob does not match hidden subjects; write 'secret' instead"
 
 
 def test_empty_topics(build: Build) -> None:

@@ -149,7 +149,7 @@ def test_what_the_settings_exclude_is_said(
     home: Path, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings(home, '[conversations]\nagents = ["jp"]\n')
-    said = "conversations of claude-code are read only if `agents` in the table [conversations] of config.toml"
+    said = "conversations of claude-code are not read; to read them, add the agent to `agents` in the table"
     for words in (["ls", "--agent", "claude"], ["info", f"claude-{session_id(1)}"]):
         assert main(["conversation", *words, "-w", str(root)]) == 1
         assert said in capsys.readouterr().err

@@ -144,7 +144,7 @@ def test_an_agent_that_the_settings_exclude_is_not_silently_empty(
     built: Builder, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
     assert main(["-w", str(built.root), command, "engine agent:llm"]) == 2
-    assert "conversations of llm are read only if" in capfd.readouterr().err
+    assert "conversations of llm are not read" in capfd.readouterr().err
 
 
 def test_the_names_of_agents_are_completed(built: Builder) -> None:
