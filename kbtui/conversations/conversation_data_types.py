@@ -79,8 +79,8 @@ class ConversationInfo:
     * `parent` is the id of the conversation that this one belongs to.
     * `working_directory` is the directory in which the agent ran. `worktree` is the name of the Git
       worktree that contains this directory; None if the directory is in the workspace itself.
-    * `kept_from` is the path of the agent's original file if the conversation is read from the
-      archive; otherwise, it is None.
+    * `kept_from` is set only if the conversation is read from the archive. It is the path of the
+      agent's original file.
     * `blob_directories` are the directories with content that is not in the conversation's own
       file.
     """

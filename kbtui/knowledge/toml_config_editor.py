@@ -90,8 +90,8 @@ def _edit_toml_document(
 ) -> str:
     """Apply `edits` to the TOML text `old`, and return the new text.
 
-    If `careful` is true, comments in an edited array stay in their places. Otherwise, they move
-    above the items.
+    If `careful` is true, comments in an edited array stay in their places. If it is false, they
+    move above the items.
     """
     import tomlkit
 
