@@ -244,10 +244,9 @@ def find_text_given_by_file_tool(call: ConversationEvent) -> GivenSubjectText | 
 def find_current_part_of_given_text(given: str, extent: GivenTextExtent, now: str) -> str:
     """Return the part of a subject's current text that corresponds to the text that a turn was given.
 
-    `now` is the current text, and `given` the text that the turn was given. If the turn was given
-    the whole subject, the result is all of `now`. Otherwise, the result extends from the first to
-    the last paragraph of `now` that corresponds to a paragraph of `given`; it is "" if there is
-    none.
+    `now` is the current text, and `given` is the text that the turn was given. If `extent` is "part"
+    or "cut", the result extends from the first to the last paragraph of `now` that corresponds to a
+    paragraph of `given`, and is "" if there is no such paragraph. In all other cases, it is all of `now`.
     """
     if extent not in ("part", "cut"):
         return now
