@@ -1,8 +1,8 @@
 """The web server: one page, its static files, and a WebSocket for each tab.
 
-textual-serve provides the sessions and the terminal in the page. kbtui does not use the server of
-textual-serve, because that server checks neither Host nor Origin, runs its command through a shell
-and loads a font from the internet.
+textual-serve provides the sessions and the terminal in the page. kbtui does not use
+textual-serve's own server, because it checks neither Host nor Origin, runs its command through a
+shell and loads a font from the internet.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads the SQLite databases of agents without writing to them. Agents may be using them."""
+"""Reads agents' SQLite databases, which may be in use, without writing to them."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
 
 
 def _check_and_make_database_uri(path: str) -> str:
-    """Check a database file, and return a URI with which the database can be opened for reading.
+    """Check a database file; return the URI that opens the database for reading.
 
-    Opening the database with this URI creates no other file.
+    Opening this URI creates no other file.
     """
     status = os.stat(path)  # noqa: PTH116
     if not stat.S_ISREG(status.st_mode):

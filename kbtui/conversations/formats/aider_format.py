@@ -152,7 +152,7 @@ class AiderFormat(ConversationFormat):
         return builder.make_conversation(info, problems)
 
     def list_files_added_to_chat(self, event: ConversationEvent) -> list[str]:
-        """Return the files that, according to a message of aider, were added to the chat."""
+        """Return the files that were added to the chat, according to a message from aider."""
         return _ADDED_TO_CHAT.findall(event.text) if event.kind == "tool_call_response" else []
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
@@ -211,11 +211,11 @@ def _iterate_possible_history_files(workspace: Workspace) -> Iterator[tuple[str,
     projects = ProjectDirectories(workspace)
     chosen = read_environment_variable("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
     seen: set[str] = set()
-    # aider writes to the root of a repository; these sessions belong to the project in the root.
+    # aider writes to the root of a repository. These sessions belong to the project at the root.
     for project in projects.directories:
         path = os.path.normpath(os.path.join(project.path, expand_user(chosen)))  # noqa: PTH118
         is_elsewhere = not path.startswith(f"{project.path.rstrip('/')}/")
-        # If several projects share a file, its sessions do not say to which project they belong.
+        # If several projects share a file, its sessions do not say which project they belong to.
         if path in seen or (is_elsewhere and not projects.find_directory_of(path)):
             continue
         seen.add(path)
@@ -241,7 +241,7 @@ def _find_sessions_in_history_file(
     sessions: list[_AiderSessionRange] = []
     start = 0
     if known is not None and known.sessions and _has_history_file_only_grown(file, state, known):
-        # The last session may have grown, so it is found again.
+        # The last session may have grown, so it is read again.
         sessions = known.sessions[:-1]
         start = known.sessions[-1].start
     is_text = False
@@ -257,7 +257,7 @@ def _find_sessions_in_history_file(
 def _has_history_file_only_grown(
     file: int, state: tuple[int, int, int], known: _CachedAiderSessionList
 ) -> bool:
-    """Return whether the only change to a history file since `known` was read is appended text.
+    """Return whether a history file has only been appended to since `known` was read.
 
     To find out, the inode, the size and the last bytes in `known` are compared with the file.
     """

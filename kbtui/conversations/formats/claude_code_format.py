@@ -75,7 +75,7 @@ _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
 )
-"""A template of a pattern that finds the string value of a key in the first part of a record.
+"""A template of a pattern that finds a key's string value in the first part of a record.
 
 `%s` stands for the key. The record may be cut off after the value. A value that follows a list or
 an object is not found.
@@ -117,7 +117,7 @@ _NOTICE_STARTS = (
     "<bash-stderr>",
     "<command-name>",
 )
-"""The beginnings of texts that the agent itself writes as messages of the user. They are not requests.
+"""The beginnings of texts that the agent itself writes as user messages. They are not requests.
 
 `<command-name>` begins a command that the agent carries out without the model. A command that gives
 the model a prompt begins with `<command-message>` instead, and counts as a request.
@@ -136,7 +136,7 @@ class _SessionFile(NamedTuple):
     """A file of a session or subagent.
 
     `name` is the session's id without its prefix; None if the file does not contain the id. `parent`
-    is the id of the session that started a subagent.
+    is the id of the session that started the subagent.
     """
 
     path: str
@@ -149,7 +149,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
     """Finds and reads the sessions of Claude Code, and their subagents.
 
     The agent stores all sessions with the same working directory in one folder. The folder is named
-    after the path of the working directory, but `-` replaces every character except letters and
+    after the working directory's path, in which `-` replaces every character except letters and
     digits. The records contain the unchanged path.
     """
 
@@ -236,7 +236,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
     def _make_subagent_name_and_parent_id(
         self, session: str | None, agent: str
     ) -> tuple[str | None, str | None]:
-        """Return the name and the parent of a subagent, or twice None if its session is unknown."""
+        """Return a subagent's name and its parent's id; both are None if the session is unknown."""
         if session is None or not _SESSION_NAME.fullmatch(session):
             return None, None
         return f"{session}~{agent}", f"{self.id_prefix}{session}"
@@ -403,7 +403,7 @@ def _read_working_directory(path: str) -> str | None:
 
 
 def _read_first_text_value(path: str, key: str) -> str | None:
-    """Return the first text that a record of a file has under `key`.
+    """Return the first text value of `key` in the records of a file.
 
     Reads as little of the file as possible.
     """
@@ -573,7 +573,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         """Return the state, as JSON, from which another parser can resume.
 
         The state contains the model, and data about the last records and messages. Data about older
-        records is not needed: the next record usually answers or repeats a recent one.
+        records is not needed, because the next record usually answers or repeats a recent one.
         """
         return {
             "model": self.builder.model,
@@ -583,7 +583,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         }
 
     def can_resume_reading_in_turn(self) -> bool:
-        """Return True: later records add results to calls, but do not change earlier events."""
+        """Return True, because later records add results to calls but do not change earlier events."""
         return True
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
@@ -751,7 +751,7 @@ def _get_string(values: Any, key: str) -> str | None:
 
 
 def _extract_subagent_id_and_answers(details: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the id of the started subagent and the user's answers, if a result has them.
+    """Return the started subagent's id and the user's answers, if a result has them.
 
     Returns None if the result has neither.
     """

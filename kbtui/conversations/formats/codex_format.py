@@ -2,8 +2,8 @@
 
 A file contains most texts twice: as an event for the screen (`event_msg`) and as an item of the
 model's history (`response_item`). Each pair becomes one event. Requests are read from the
-`event_msg` records: the history also contains messages that Codex wrote itself but stored as
-messages of the user.
+`event_msg` records, because the history also contains messages that Codex wrote itself but stored
+as user messages.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ _INSTRUCTIONS = re.compile(
     r"|<(?:environment_context|user_instructions|turn_aborted|permissions instructions"
     r"|collaboration_mode|personality_spec|model_switch|\w+_instructions)>)"
 )
-"""Matches the start of instructions that Codex stores as a message of the user."""
+"""Matches the start of instructions that Codex stores as a user message."""
 _INJECTED = re.compile(
     r"\s*<(user_shell_command|user_action|subagent_notification|skill|hook_prompt)\b"
 )
-"""Matches the start of a report that Codex stores as a message of the user."""
+"""Matches the start of a report that Codex stores as a user message."""
 _HIDDEN_MARKUP = re.compile(r"<(oai-mem-citation|proposed_plan)>.*?(?:</\1>|\Z)", re.DOTALL)
 """Matches a part of the model's reply that Codex does not show to the user."""
 _EXIT_CODE = re.compile(r"(?:.*\n){0,4}?(?:Exit code:|Process exited with code) (-?\d+)\n")
@@ -143,7 +143,7 @@ _SUMMARIZERS = frozenset({"compact", "memory_consolidation"})
 
 
 class CodexFormat(JsonlConversationFormat):
-    """The sessions of Codex, live and archived."""
+    """Finds and reads the sessions of Codex, live and archived."""
 
     name = "codex"
     label = "Codex"
@@ -299,7 +299,7 @@ def find_codex_directory() -> str:
 
 
 def _read_thread_names(path: str) -> dict[str, str]:
-    """Map each session id in an index of sessions to the last name that a person gave to the session."""
+    """Map each session id in a session index to the name that a person last gave the session."""
     names: dict[str, str] = {}
     with suppress(WorkspaceError), open_regular_file(path) as (file, _):
         for record in iterate_jsonl_records(file):
@@ -352,6 +352,7 @@ def _iterate_session_files(
 
 
 def _is_session_head_final(head: _CodexSessionHead, size: int) -> bool:
+    """Return whether `head` stays the same if the file grows."""
     return head.working_directory is not None or size > HEAD_BYTES
 
 
@@ -453,7 +454,7 @@ def _read_first_user_request(path: str) -> str:
 
 
 class _UnattributedMessage(NamedTuple):
-    """A message with the role `user` whose author is not yet known: a person or Codex."""
+    """A message with the role `user`. Whether a person or Codex wrote it is not yet known."""
 
     text: str
     images: list[str]
@@ -484,7 +485,7 @@ class CodexParser(JsonlConversationParser):
             builder.model = state["model"]
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
-        """Return whether a record is a request of the user. Each such request starts a turn."""
+        """Return whether a record is a user request. Each user request starts a turn."""
         kind, payload = _get_record_kind_and_content(record)
         if kind == "event_msg":
             return payload.get("type") == "user_message" and _is_typed_by_person(payload)
@@ -615,7 +616,7 @@ class CodexParser(JsonlConversationParser):
         )
 
     def _mark_last_turns_rewound(self, count: int) -> None:
-        """Mark the last `count` turns as rewound. Turns that are rewound already do not count."""
+        """Mark the last `count` turns as rewound. Turns that are already rewound do not count."""
         seen = [turn for turn in self.builder.turns if not turn.is_rewound]
         if count > len(seen) and self.builder.turns_before:
             self.needs_earlier_turns = True

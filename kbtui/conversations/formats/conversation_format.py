@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 BEGINNING_BYTES = 1 << 20
-"""The number of bytes of a long conversation that are read first, to show its first turns early."""
+"""How many bytes of a long conversation are read first, so that its first turns appear early."""
 MIN_BYTES_FOR_SEGMENTS = 128 << 10
 """The minimum size in bytes of a conversation that is read in segments."""
 
 
 class SkippedConversationPath(NamedTuple):
-    """A file or directory that is not listed as a conversation, and the reason.
+    """A file or directory that is not listed as a conversation, and why.
 
     `is_unreadable` means that `path` should contain conversations but cannot be read. `has_no_turn`
     means that the conversation is intact, but contains no request yet.
@@ -51,7 +51,7 @@ class SkippedConversationPath(NamedTuple):
 
 
 class DecodedTurns(NamedTuple):
-    """The turns of one conversation without its metadata, for searching.
+    """The turns of a conversation, without its metadata, for searching.
 
     `problem` describes unreadable parts; `last_event_at` is the time of the last event.
     """
@@ -85,9 +85,8 @@ class ConversationFormat(ABC):
     """Finds and reads the conversations of one agent.
 
     A format must define `name`, `label`, `id_prefix`, `find_stored_conversations` and
-    `load_conversation`. All other methods have defaults. The default methods that read a
-    conversation read it as a whole. The argument `info` of a method always describes a conversation
-    in this format.
+    `load_conversation`. All other methods have defaults. The defaults that read a conversation read
+    all of it. The argument `info` of a method always describes a conversation in this format.
     """
 
     name: str
@@ -104,7 +103,7 @@ class ConversationFormat(ABC):
     kbtui can keep copies of such conversations.
     """
     max_checked_bytes: int | None = 4 << 20
-    """The maximum size in bytes at which a conversation is checked for all problems when it is listed.
+    """When a conversation of at most this many bytes is listed, it is checked for all problems.
 
     Larger conversations are checked for only some problems. None means that there is no limit.
     """
@@ -137,7 +136,7 @@ class ConversationFormat(ABC):
         return False
 
     def list_watched_files(self, workspace: Workspace) -> list[Path]:
-        """Return the files that are watched one by one. They need not exist.
+        """Return the files to watch individually. They need not exist.
 
         Some agents write files into the project's own directory, which is too large to be watched
         as a whole.
@@ -223,7 +222,7 @@ class ConversationFormat(ABC):
         )
 
     def list_files_added_to_chat(self, event: ConversationEvent) -> list[str]:
-        """Return the files that, according to an event, the user added to the conversation."""
+        """Return the files that the user added to the conversation, according to an event."""
         return []
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:

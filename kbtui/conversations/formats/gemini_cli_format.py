@@ -4,7 +4,7 @@ A `.json` file is one object. A `.jsonl` file is a log: a message that changed i
 records with `$set` and `$rewindTo` change earlier messages. Therefore both kinds of files are
 always read as a whole.
 
-Gemini CLI removes messages from the history of the model. kbtui still shows these messages: it
+Gemini CLI removes messages from the model's history. kbtui still shows these messages: it
 marks rewound turns, and shows a summary as a compaction.
 """
 
@@ -87,16 +87,16 @@ _NEXT_MESSAGE = re.compile(r"\n    \{")
 """Matches the line break, indentation and brace with which Gemini CLI starts a message in a file."""
 _SUMMARY = re.compile(r"\s*<state_snapshot>")
 _INSTRUCTIONS = re.compile(r"\s*(?:<session_context>|This is the Gemini CLI\. We are setting up)")
-"""Matches the start of a message that Gemini CLI itself wrote but stored as a message of the user."""
+"""Matches the start of a message that Gemini CLI itself wrote but stored as a user message."""
 _ACKNOWLEDGEMENTS = frozenset(
     {"Got it. Thanks for the context!", "Got it. Thanks for the additional context!"}
 )
-"""Replies that Gemini CLI itself writes but stores as replies of the model."""
+"""Replies that Gemini CLI itself writes but stores as the model's replies."""
 _NOTICES = frozenset({"info", "warning", "error"})
 
 
 class GeminiCliFormat(ConversationFormat):
-    """The sessions of Gemini CLI."""
+    """Finds and reads the sessions of Gemini CLI."""
 
     has_file_per_conversation = True
     name = "gemini-cli"
@@ -212,10 +212,11 @@ class _GeminiSessionHead(NamedTuple):
 
 
 class _GeminiSessionFile(NamedTuple):
-    """A file of a session, and the id of the session that started it if it is a subagent.
+    """The file of a session or subagent.
 
     `owner` is the directory in which Gemini CLI ran, and the project to which it belongs. If the
-    owner is not known yet, it is None; the file then contains the hash of its project.
+    owner is not known yet, it is None; the file then contains its project's hash. `parent` is the
+    id of the session that started the subagent.
     """
 
     path: str
@@ -225,11 +226,10 @@ class _GeminiSessionFile(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _GeminiHistoryEntry:
-    """An element of a session.
+    """A message, an unknown record or a compaction in a session's history; `kind` says which.
 
-    `kind` says whether it is a message, an unknown record or a compaction. A compaction replaces
-    all messages up to the message `last`. `is_undone` says that Gemini CLI removed the message from
-    its history without a rewind.
+    A compaction replaces all messages up to the message `last`. `is_undone` says that Gemini CLI
+    removed the message from its history without a rewind.
     """
 
     kind: str
@@ -246,7 +246,7 @@ def find_gemini_directory() -> str:
 
 
 def hash_project_path(path: str) -> str:
-    """Return the hash that names the directory of a project in older versions of Gemini CLI."""
+    """Return the hash that older versions of Gemini CLI use as the name of a project's directory."""
     return sha256(path.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -289,7 +289,7 @@ def _iterate_session_files(
 
 
 def _read_project_root(directory: str) -> str | None:
-    """Return the project's path that a data directory contains, or None."""
+    """Return the project path that is stored in a data directory, or None."""
     try:
         path = read_file(f"{directory}/.project_root", HEAD_BYTES).decode().strip()
     except (WorkspaceError, ValueError):
@@ -298,7 +298,7 @@ def _read_project_root(directory: str) -> str | None:
 
 
 def _read_project_registry(path: str) -> dict[str, str]:
-    """Read the registry of projects: map the names of data directories to the projects' paths."""
+    """Read the project registry; map the name of each data directory to its project's path."""
     try:
         value = orjson.loads(read_file(path, REGISTRY_BYTES_MAX))
         projects = value["projects"]
@@ -373,7 +373,7 @@ def _find_first_user_request(replay: _ReplayedSession) -> str:
 
 
 class _ReplayedSession:
-    """The messages and metadata of a session after the records that have been applied so far."""
+    """A session's messages and metadata, as the records applied so far leave them."""
 
     def __init__(self) -> None:
         self.metadata: dict[str, Any] = {}

@@ -91,7 +91,7 @@ def verify_and_decompress_kept_session(path: str) -> IO[bytes]:
     return _decompress_to_unnamed_file(path, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-# A long session is read in parts, and the file is opened for each part: remember the last file.
+# A long session is read in parts, and each part opens the file again, so the last file is cached.
 @lru_cache(maxsize=1)
 def _decompress_to_unnamed_file(path: str, _inode: int, _size: int, modified_ns: int) -> IO[bytes]:
     import tempfile

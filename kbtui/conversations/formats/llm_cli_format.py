@@ -2,7 +2,7 @@
 
 Up to version 0.31 of `llm`, a row contains a prompt and its response. Since version 0.32, each
 message has its own row, which contains the hash of the message before it. The row of a turn
-contains two hashes: of the request's last message and of the answer's last message. A database can
+contains the hashes of the request's last message and the answer's last message. A database can
 contain both forms. So can a conversation that was continued after an update of `llm`.
 """
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_CHAIN = 10_000
-"""At most this many messages of a turn are read: a damaged database can link messages in a circle."""
+"""At most this many messages of a turn are read, because a damaged database can link messages in a circle."""
 _RESPONSE_COLUMNS = (
     "id",
     "model",
@@ -92,7 +92,7 @@ _TURN_COLUMNS = (
 
 
 class LlmCliFormat(ConversationFormat):
-    """The conversations of the command `llm`.
+    """Finds and reads the conversations of the command `llm`.
 
     `llm` does not record in which directory it ran. Therefore all its conversations belong to every
     workspace, and kbtui reads them only if the user enables this format.
@@ -298,6 +298,7 @@ class _LlmConversationReader:
     # up to version 0.31
 
     def _read_response_row(self, row: sqlite3.Row) -> None:
+        """Read a row of the table `responses`: a prompt and its response."""
         builder = self._builder
         time = parse_timestamp(row["datetime_utc"])
         for result in self._list_tool_results(row["id"]):
@@ -384,6 +385,7 @@ class _LlmConversationReader:
     # since version 0.32
 
     def _read_turn_row(self, row: sqlite3.Row) -> None:
+        """Read a row of the table `turns`, and the messages that the row refers to."""
         builder = self._builder
         time = parse_timestamp(row["datetime_utc"])
         parent = row["parent_message_hash"]
@@ -499,7 +501,7 @@ class _LlmConversationReader:
         )
 
     def _join_text_and_fragments(self, part: dict[str, Any]) -> str:
-        """Return the text of a part of a message. A placeholder replaces each fragment.
+        """Return the text of a message part, with a placeholder for each fragment.
 
         A fragment is a text that the user attached to the prompt.
         """
@@ -522,6 +524,10 @@ class _LlmConversationReader:
     def _start_turn_for_request(
         self, lines: list[str], row: sqlite3.Row, time: datetime | None
     ) -> None:
+        """Start a turn with a request that consists of `lines`.
+
+        If there are no lines, a turn is started only if there is none yet.
+        """
         builder = self._builder
         if builder.turns and not lines:
             return

@@ -89,7 +89,7 @@ _BOOKKEEPING = frozenset(
 
 
 class OpencodeFormat(ConversationFormat):
-    """The sessions of opencode whose working directory belongs to the workspace."""
+    """Finds and reads the sessions of opencode that ran in a directory of the workspace."""
 
     name = "opencode"
     label = "opencode"
@@ -460,7 +460,7 @@ class _OpencodeSessionFiles:
         return states
 
     def iterate_messages(self) -> Iterator[_OpencodeStoredMessage]:
-        """Yield the messages in the order of their ids. This is also their order in time."""
+        """Yield the messages in the order of their ids, which is also their order in time."""
         for name in _list_json_files(self.messages):
             own_id = name.removesuffix(".json")
             data = _read_json_file(f"{self.messages}/{name}")
@@ -472,7 +472,7 @@ class _OpencodeSessionFiles:
         return [f"{directory}/{name}" for name in _list_json_files(directory)]
 
     def measure_total_file_size(self) -> int:
-        """Return the total size of the files of messages and parts, in bytes."""
+        """Return the total size in bytes of the message and part files."""
         size = 0
         for name in _list_json_files(self.messages):
             for path in (f"{self.messages}/{name}", *self._list_part_files(name)):
@@ -627,7 +627,7 @@ class OpencodeMessageParser:
             self.builder.add_unknown_event(name, {**message, "parts": parts}, time)
 
     def _make_parts_of_flat_message(self, message: dict[str, Any]) -> list[dict[str, Any]]:
-        """Convert the content of an opencode 2 message into parts, as older versions store them."""
+        """Convert the content of an opencode 2 message into parts like those of older versions."""
         kind = message["type"]
         if kind == "assistant":
             content = message.get("content")
@@ -785,7 +785,7 @@ class OpencodeMessageParser:
         cache = tokens.get("cache")
         cached = cache if type(cache) is dict else {}
         counts: dict[str, int] = {}
-        # `input` excludes the cached tokens, and `output` excludes those of the reasoning.
+        # `input` excludes the cached tokens, and `output` excludes the reasoning tokens.
         for name, value in (
             ("input", tokens.get("input")),
             ("output", tokens.get("output")),
@@ -819,7 +819,7 @@ _FLAT_TYPES = {
     "location-switched": "bookkeeping",
     "idle": "bookkeeping",
 }
-"""Maps the type of a message to the role of the message.
+"""Maps the type of a message to its role.
 
 In opencode 2, messages have a `type` instead of a `role`.
 """
@@ -871,7 +871,7 @@ def _describe_error(error: Any) -> str | None:
 
 
 def _join_result_texts(content: Any) -> str | None:
-    """Join the texts in a list, in which opencode 2 stores a tool's result.
+    """Join the texts of a tool's result, which opencode 2 stores as a list.
 
     Returns None for any value that is not a list.
     """

@@ -133,10 +133,10 @@ _Facts = TypeVar("_Facts")
 
 
 class SessionFileCache(Generic[_Facts]):
-    """A cache of facts about files, such as those at the beginning of each session file.
+    """A cache of facts about files, such as what the beginning of each session file says.
 
-    `are_final` receives the facts and the size of the file, and returns whether later changes of the
-    file cannot change the facts. Other facts are read again when the file has changed.
+    `are_final` receives the facts and the size of the file, and returns whether the facts stay the
+    same even if the file changes. Other facts are read again when the file has changed.
     """
 
     def __init__(

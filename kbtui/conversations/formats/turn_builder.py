@@ -75,11 +75,9 @@ class ConversationProblemCollector:
 class TurnBuilder(ConversationProblemCollector):
     """Collects events into turns, numbers tool calls, and pairs them with their results.
 
-    A builder can start in the middle of a conversation.
-
-    * `turns` is then the number of turns before the builder's first record.
-    * `count` is the number of earlier records.
-    * `record_noun` is the word for a record in the descriptions of problems.
+    A builder can start in the middle of a conversation. Then `turns` and `count` are the numbers of
+    turns and records before the builder's first record. `record_noun` is the word for a record in
+    the descriptions of problems.
 
     If a value has the wrong type, a method that adds an event raises `TypeError`. The caller then
     adds the whole record with `add_unreadable_record`.

@@ -1,4 +1,4 @@
-"""JP's format of conversations."""
+"""The format of JP's conversations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["JpFormat", "list_conversations_for_completion"]
 
 
 class JpFormat(ConversationFormat):
-    """The conversations of JP, both in the workspace and in JP's user-local directory."""
+    """Finds and reads JP's conversations, both in the workspace and in JP's user-local directory."""
 
     name = "jp"
     label = "JP"

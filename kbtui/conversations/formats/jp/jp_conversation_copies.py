@@ -81,8 +81,8 @@ class JpConversationCopies:
     * For a live conversation, `copies` are the live copies, and `archived_copies` are the copies in
       the archive.
     * For an archived conversation, `copies` are all copies, and `archived_copies` is empty.
-    * `blob_directories` maps True to the directory of blobs in JP's user-local directory, and False
-      to the directory of blobs in the workspace.
+    * `blob_directories` maps True to the blob directory in JP's user-local directory, and False to
+      the one in the workspace.
     """
 
     id: str
@@ -188,16 +188,15 @@ class JpConversationCopies:
             size=sum(sizes),
             signature=self.signature,
             problem="; ".join(problems) or None,
-            # JP derives the place of a directory from this field, and not the field from the place.
+            # JP derives a directory's place from this field, not the other way round.
             parent=_parse_parent_id(metadata.get("parent_id")) or events.parent,
             blob_directories=self._list_blob_directories(events),
         )
 
     def _list_blob_directories(self, copy: JpConversationDirectory) -> tuple[str, ...]:
-        """Return the directories of blobs.
+        """Return the blob directories. The one for `copy` comes first.
 
-        `copy` is the copy from which the events are read. The directory of blobs for this copy
-        comes first.
+        `copy` is the copy from which the events are read.
         """
         found = self.blob_directories
         return tuple(found[key] for key in (copy.is_local, not copy.is_local) if key in found)
@@ -298,7 +297,7 @@ def _iterate_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, boo
 
 
 def _find_blob_directories(workspace: Workspace) -> Iterator[tuple[bool, str]]:
-    """Yield each directory of blobs as a pair: whether it is user-local, and its path.
+    """Yield each blob directory as a pair: whether it is user-local, and its path.
 
     Links that point outside the workspace are left out.
     """

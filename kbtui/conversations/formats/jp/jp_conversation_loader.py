@@ -87,7 +87,7 @@ def _load_conversation_with_parser(info: ConversationInfo, parser: JpEventParser
 def load_conversation_beginning(info: ConversationInfo) -> Conversation | None:
     """Load the turns in the first `BEGINNING_BYTES`, to show a long conversation before it is loaded.
 
-    Returns None if the file has no more bytes, or if its beginning cannot be read separately.
+    Returns None if the file is not larger than that, or if its beginning cannot be read separately.
     """
     if info.events_path is None or info.size <= BEGINNING_BYTES:
         return None

@@ -115,8 +115,7 @@ class JpEventParser(ConversationProblemCollector):
 
     A parser can start in the middle of a file.
 
-    * `turns` is then the number of turns before the start.
-    * `count` is the number of elements before the start.
+    * `turns` and `count` are then the numbers of turns and elements before the start.
     * `last_time` is the time of the last element that was parsed.
     * `is_configured` says whether the file's first element is a configuration.
     * `answering_models` are the configured models at the responses so far.

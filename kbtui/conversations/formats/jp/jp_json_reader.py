@@ -37,7 +37,7 @@ DAMAGED = object()
 """Replaces an element that cannot be parsed, so that later elements keep their indexes."""
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 MIN_BYTES_FOR_BLOCKS = 4 << 20
-"""An `events.json` of more bytes than this is read in blocks. A smaller one is read as a whole."""
+"""An `events.json` larger than this is read in blocks. A smaller one is read as a whole."""
 BLOCK_BYTES = 1 << 20
 """The usual size of the blocks in which a large file is read, in bytes."""
 ARRAY_START = b"[\n  {"
@@ -112,7 +112,7 @@ def _ensure_size_within_limit(path: str, size: int, max_bytes: int | None) -> in
 def _resolve_link_inside_root(path: str) -> str:
     """Return a link's target.
 
-    Raises `WorkspaceError` if the target is outside JP's directories of conversations.
+    Raises `WorkspaceError` if the target is outside the directory two levels above the link.
     """
     conversations = os.path.dirname(os.path.dirname(path))  # noqa: PTH120
     target = os.path.realpath(path)
@@ -160,7 +160,7 @@ def update_hash_with_file_range(digest: Any, file: int, start: int, end: int) ->
 def hash_file_until_resume_point(file: int, resume_point: ParsingResumePoint) -> Any:
     """Return a SHA-256 hash object of an open file's bytes up to `resume_point`.
 
-    Returns None if the hash differs from the one in `resume_point`. The file has then changed.
+    Returns None if the hash differs from that in `resume_point`, because the file has changed.
     """
     digest = hashlib.sha256()
     update_hash_with_file_range(digest, file, 0, resume_point.offset)
@@ -225,7 +225,7 @@ def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
 
 
 def has_jp_array_ending(data: bytes) -> bool:
-    """Return whether the data ends with the bytes with which JP ends an array."""
+    """Return whether the data ends with the bytes that JP writes at the end of an array."""
     return data.endswith((_END, _END[:-1]))
 
 
