@@ -17,7 +17,7 @@ from kbtui.errors import IndexUnavailable, UsageError
 from kbtui.references import Ref, make_conversation_ref, make_subject_ref, parse_ref
 from kbtui.terminal_text import NO_LONGER_THERE, format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.base_screens_and_widgets import BorderDrawingPane
+from kbtui.tui.framework.base_screens_and_widgets import BorderOnlyPane
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import (
     Span,
@@ -73,7 +73,7 @@ TURN_DELAY_SECONDS = 0.06
 """The number of seconds that the cursor must stay on a turn before the pane shows the turn's citations."""
 
 
-class CitationsPane(BorderDrawingPane, Vertical):
+class CitationsPane(BorderOnlyPane, Vertical):
     """A pane with two lists.
 
     The first list has the citations of the turn at the cursor. The second has the turns that cite

@@ -182,7 +182,7 @@ class EntryTable(RowList):
         row = self.selected_row
         return row.data if row is not None else None
 
-    def format_row(self, row: ListRow) -> None:
+    def prepare_row_text(self, row: ListRow) -> None:
         row.left = _format_entry_title_cell(row.data)
         row.right = _format_entry_value_cells(row.data, self.scrollable_content_region.width)
 

@@ -26,12 +26,12 @@ from kbtui.search.search_request_and_answer import EntriesMatchingFilter, QueryM
 from kbtui.terminal_text import cut_to_width, format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.base_screens_and_widgets import (
-    BorderDrawingPane,
+    BorderOnlyPane,
     CompletingInput,
     LabeledInput,
     PaneInput,
+    ParagraphsAboveWidget,
     QueryErrorHighlighter,
-    WrappedParagraphs,
 )
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.navigation_target import NavigationTarget, OpenTargetRequested
@@ -590,7 +590,7 @@ UPDATE_SECONDS = 60.0
 """The interval in seconds at which the pane checks whether a new day has begun."""
 
 
-class LibraryPane(BorderDrawingPane, Vertical):
+class LibraryPane(BorderOnlyPane, Vertical):
     """A list of topics, subjects and conversations."""
 
     BINDINGS = make_key_bindings_of_scopes("library")
@@ -604,7 +604,7 @@ class LibraryPane(BorderDrawingPane, Vertical):
         self.list = RowList("library-list")
         self._errors = QueryErrorHighlighter()
         self.filter = LabeledInput("filter", "filter", self._errors, CompletingInput)
-        self.error_lines = WrappedParagraphs(self.list)
+        self.error_lines = ParagraphsAboveWidget(self.list)
         self._shown_at: datetime | None = None
         self._is_restored = False
         self.list.empty_text = [("Reading the workspace …", "dim")]

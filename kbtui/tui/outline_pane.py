@@ -15,7 +15,7 @@ from kbtui.dates import Clock, format_time_with_date
 from kbtui.terminal_text import format_counted_noun
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.base_screens_and_widgets import (
-    BorderDrawingPane,
+    BorderOnlyPane,
     LeftAndRightTextLine,
     PaneInput,
 )
@@ -75,7 +75,7 @@ class OutlineFilterInput(PaneInput):
         getattr(self.screen.query_one("#outline-list", RowList), f"action_{move}")(*pages)
 
 
-class OutlinePane(BorderDrawingPane, Vertical):
+class OutlinePane(BorderOnlyPane, Vertical):
     """The pane with the outline of the open document.
 
     The selected row is the turn or heading at the reader's cursor. When the user selects another

@@ -30,13 +30,13 @@ from kbtui.terminal_text import (
     sanitize_to_one_line,
 )
 from kbtui.tui.framework.base_screens_and_widgets import (
-    BorderDrawingPane,
+    BorderOnlyPane,
     CompletingInput,
     LeftAndRightTextLine,
+    ParagraphsAboveWidget,
     QueryErrorHighlighter,
-    WrappedParagraphs,
     get_configured_keys,
-    make_label_without_markup,
+    make_plain_label_text,
 )
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import (
@@ -199,7 +199,7 @@ class HitList(RowList):
         self.post_message(self.LastHitRequested())
 
 
-class SearchResultsPane(BorderDrawingPane, Vertical):
+class SearchResultsPane(BorderOnlyPane, Vertical):
     """The pane with the hits of the last query."""
 
     BINDINGS = make_key_bindings_of_scopes("results")
@@ -230,7 +230,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         self.border_title = "Results"
         self.list = HitList("results-list")
         self._summary = LeftAndRightTextLine(id="answer")
-        self._notice = WrappedParagraphs(self.list)
+        self._notice = ParagraphsAboveWidget(self.list)
         self._remarks: list[str] = []
         self._filter_remarks: list[str] = []
         self.answer: SearchAnswer | None = None
@@ -387,7 +387,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
                 key = find_key_label_for_input("go", keys) or leave_and_press
             if key:
                 text += f" · {key} goes to a hit"
-        self.border_subtitle = make_label_without_markup(text)
+        self.border_subtitle = make_plain_label_text(text)
 
     def _iterate_hit_rows_by_entry(self, answer: SearchAnswer) -> Iterator[ListRow]:
         """Yield a row for the best hit of each entry.
@@ -451,7 +451,7 @@ class SearchResultsPane(BorderDrawingPane, Vertical):
         """Show the passages that are similar to the text of the item `name`."""
         self.answer, self._is_refining = answer, False
         self._fold_all_entries()
-        self.border_title = make_label_without_markup(f"Similar to {name}")
+        self.border_title = make_plain_label_text(f"Similar to {name}")
         self._remarks, self._filter_remarks = [], []
         self._show_query_remarks()
         self._show_hits([("Nothing similar.", "dim")])
@@ -638,9 +638,9 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
         reach = (
             find_start_of_densest_matches(text, matches, width * lines) + width * (lines + 4) + 400
         )
-        from kbtui.tui.reader.markdown_layout import strip_markdown_markup
+        from kbtui.tui.reader.markdown_layout import strip_markdown_and_move_matches
 
-        text, matches = strip_markdown_markup(text, matches, reach)
+        text, matches = strip_markdown_and_move_matches(text, matches, reach)
     spans: Spans = []
     position = 0
     for start, end in matches:

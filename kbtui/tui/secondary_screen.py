@@ -19,7 +19,7 @@ from kbtui.tui.framework.base_screens_and_widgets import (
     MessageLine,
     PaneInput,
     StyledScreen,
-    make_label_without_markup,
+    make_plain_label_text,
 )
 from kbtui.tui.framework.styled_text import Spans, join_span_texts
 from kbtui.tui.framework.tui_command_definition import (
@@ -378,7 +378,7 @@ class ListDetailScreen(SecondaryScreen):
     def show_document(self, document: ReaderDocument) -> None:
         """Show a document in the right pane."""
         super().show_document(document)
-        self.query_one("#detail", Vertical).border_title = make_label_without_markup(document.title)
+        self.query_one("#detail", Vertical).border_title = make_plain_label_text(document.title)
 
     @on(Input.Submitted)
     def _on_input_submitted(self) -> None:

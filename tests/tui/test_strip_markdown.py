@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbtui.search.search_request_and_answer import Hit
-from kbtui.tui.reader.markdown_layout import strip_markdown_markup
+from kbtui.tui.reader.markdown_layout import strip_markdown_and_move_matches
 from kbtui.tui.search_pane import make_hit_excerpt
 
 
@@ -36,7 +36,7 @@ from kbtui.tui.search_pane import make_hit_excerpt
     ],
 )  # fmt: skip
 def test_marks_are_removed_and_words_stay(text: str, words: str) -> None:
-    assert strip_markdown_markup(text, []) == (words, [])
+    assert strip_markdown_and_move_matches(text, []) == (words, [])
 
 
 MARKS = [
@@ -73,7 +73,7 @@ def test_no_match_is_lost_and_characters_keep_their_order(
     given: tuple[str, list[tuple[int, int]]], reach: int | None
 ) -> None:
     text, matches = given
-    words, moved = strip_markdown_markup(text, matches, reach)
+    words, moved = strip_markdown_and_move_matches(text, matches, reach)
     assert [words[a:b] for a, b in moved] == [text[a:b] for a, b in matches]
     assert moved == sorted(moved)
     # List bullets and table bars became dots.

@@ -11,7 +11,7 @@ from tui_support import running
 from kbtui.tui.framework.styled_text import join_span_texts
 from kbtui.tui.reader.reader_blocks import ReaderBlock
 from kbtui.tui.reader.tool_call_blocks import (
-    HiddenLinesBlock,
+    HiddenLinesHeadingBlock,
     find_language_of_path,
     make_tool_text_blocks,
 )
@@ -100,7 +100,7 @@ async def test_the_middle_of_a_long_result_is_folded(workspace_root: Path) -> No
 def test_languages_by_name() -> None:
     names = ["src/lib.rs", "C:\\a\\b.PY", "x/Makefile", "notes.txt", "LICENSE", "a.yml"]
     assert [find_language_of_path(one) for one in names] == ["rs", "py", "make", "", "", "yaml"]
-    assert HiddenLinesBlock("k", [("3 more lines", "")]).get_searchable_text() == ""
+    assert HiddenLinesHeadingBlock("k", [("3 more lines", "")]).get_searchable_text() == ""
 
 
 def test_xml_in_one_line_is_laid_out_and_keeps_its_prefixes() -> None:
@@ -121,7 +121,7 @@ def test_xml_in_one_line_is_laid_out_and_keeps_its_prefixes() -> None:
 def test_one_long_line_shows_its_head_and_its_tail() -> None:
     text = " ".join(f"word{n}" for n in range(4_000))
     blocks = make_tool_text_blocks("k", text)
-    heading = next(block for block in blocks if isinstance(block, HiddenLinesBlock))
+    heading = next(block for block in blocks if isinstance(block, HiddenLinesHeadingBlock))
     hidden = [block for block in blocks if block.fold == heading.key]
     size = sum(len(block.get_searchable_text()) for block in hidden)
     assert join_span_texts(heading.left) == f"{size:,} more characters"

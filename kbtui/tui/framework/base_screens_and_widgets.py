@@ -110,7 +110,7 @@ ALWAYS_AVAILABLE_ACTIONS = {"leave", "back", "help", "report_escape"}
 """Actions whose keys do not wait until the screen is loaded."""
 
 
-def make_label_without_markup(text: str) -> Content:
+def make_plain_label_text(text: str) -> Content:
     """Return a text as a title or label: sanitized, on one line, and not parsed as markup."""
     return Content(sanitize_to_one_line(text))
 
@@ -277,7 +277,7 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
         return super().refresh(*(regions if self.region else ()), **options)
 
 
-class BorderDrawingPane(Widget, inherit_bindings=False):
+class BorderOnlyPane(Widget, inherit_bindings=False):
     """A pane that paints only its border, because its children cover everything else."""
 
     _repaint_region: Region | None = None
@@ -329,7 +329,7 @@ class LeftAndRightTextLine(StyledTextWidget):
         super().__init__(id=id, classes=classes)
         self.left: Spans = []
         self.right: Spans = []
-        self._shorter_forms: list[tuple[Spans, Spans]] = []
+        self._shorter_variants: list[tuple[Spans, Spans]] = []
 
     def set_edge_texts(self, left: Spans, right: Spans | None = None) -> None:
         """Set the texts at the left and the right edge of the line."""
@@ -337,13 +337,13 @@ class LeftAndRightTextLine(StyledTextWidget):
 
     def set_line_variants(self, forms: list[tuple[Spans, Spans]]) -> None:
         """Set the forms of the line, the longest first. A form is a left and a right text."""
-        if forms != [(self.left, self.right), *self._shorter_forms]:
-            (self.left, self.right), *self._shorter_forms = forms
+        if forms != [(self.left, self.right), *self._shorter_variants]:
+            (self.left, self.right), *self._shorter_variants = forms
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
         width = self.content_size.width
-        for left, right in ((self.left, self.right), *self._shorter_forms):
+        for left, right in ((self.left, self.right), *self._shorter_variants):
             if measure_cell_width([*left, *right]) + bool(right) <= width:
                 break
         return self.render_spans(align_spans_to_edges(left, right, width) if y == 0 else [], width)
@@ -369,10 +369,10 @@ class ClickableHintLine(LeftAndRightTextLine):
         press_hinted_key(self, self.left, event.x - self.gutter.left)
 
 
-class WrappedParagraphs(StyledTextWidget):
+class ParagraphsAboveWidget(StyledTextWidget):
     """A widget with wrapped paragraphs, shown above the widget `covered` while there are paragraphs."""
 
-    DEFAULT_CSS = "WrappedParagraphs { height: auto; padding: 0 1; background: $surface; }"
+    DEFAULT_CSS = "ParagraphsAboveWidget { height: auto; padding: 0 1; background: $surface; }"
 
     def __init__(self, covered: Widget) -> None:
         super().__init__()

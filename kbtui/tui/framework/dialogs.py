@@ -19,7 +19,7 @@ from kbtui.tui.framework.base_screens_and_widgets import (
     SanitizedInput,
     StyledScreen,
     StyledTextWidget,
-    make_label_without_markup,
+    make_plain_label_text,
 )
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
@@ -59,7 +59,7 @@ class TextInputDialog(StyledScreen):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="dialog", classes="pane low") as pane:
-            pane.border_title = make_label_without_markup(self._title)
+            pane.border_title = make_plain_label_text(self._title)
             yield self._input
             hint = ClickableHintLine()
             hint.left = format_key_hints([("Enter", "OK"), ("Esc", "cancel")])
@@ -125,7 +125,7 @@ class OptionsDialog(StyledScreen):
     def compose(self) -> ComposeResult:
         has_texts = bool(self._notes) or any(one.details for one in self._options)
         with Vertical(id="dialog", classes="pane wide" if has_texts else "pane") as pane:
-            pane.border_title = make_label_without_markup(self._title)
+            pane.border_title = make_plain_label_text(self._title)
             pane.border_subtitle = "letter or Enter: choose · Esc: cancel"
             pane.styles.height = len(self._options) + 2
             yield self.list
@@ -345,7 +345,7 @@ class FormDialog(StyledScreen):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="form", classes="pane") as pane:
-            pane.border_title = make_label_without_markup(self._title)
+            pane.border_title = make_plain_label_text(self._title)
             with _FormFieldList(id="fields", can_focus=False):
                 for name, field in self._fields.items():
                     with Horizontal(id=f"line-{name}", classes="field"):

@@ -225,7 +225,7 @@ class RowList(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
             if line and line[0].selectable and line[1] == 0:
                 yield y, line[0]
 
-    def format_row(self, row: ListRow) -> None:
+    def prepare_row_text(self, row: ListRow) -> None:
         """Make the text of a row before it is drawn. By default, each row has its text already."""
 
     def render_line(self, y: int) -> Strip:
@@ -242,7 +242,7 @@ class RowList(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
         if index >= len(self.rows):
             return Strip.blank(width, self.base_style)
         row, chosen = self.rows[index], index == self.index
-        self.format_row(row)
+        self.prepare_row_text(row)
         base = ("cursor" if self.has_focus else "cursor-off") if chosen else row.role
         lead = ("▎", "accent") if chosen else (" ", "")
         if depth:

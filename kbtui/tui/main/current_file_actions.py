@@ -58,7 +58,7 @@ class _TurnsTouchingFileAndMarks(NamedTuple):
     marks: MarksOfTurns
 
 
-class CurrentFileActions:
+class ItemFileActions:
     """Runs commands on the file of the current item, which is a subject, a tool call or a turn."""
 
     def __init__(
@@ -71,16 +71,14 @@ class CurrentFileActions:
         self._main = main
         self._run_with_activity_shown = run_in_thread_with_activity_shown
 
-    def edit_file_used_by_call(self, ref: Ref) -> None:
+    def edit_file_of_call_or_turn(self, ref: Ref) -> None:
         """Start the editor with a file that a call or a turn used.
 
         If there are several files, ask which one to open.
         """
         self._run_with_activity_shown(
             "looking for the file …",
-            partial(
-                self._list_files_touched_by_reference, ref, *self._get_line_and_file_at_cursor()
-            ),
+            partial(self._find_editable_files_of_item, ref, *self._get_line_and_file_at_cursor()),
             partial(self._choose_file_to_edit, ref),
             holds_keys=True,
         )
@@ -99,14 +97,14 @@ class CurrentFileActions:
         path = blocks[viewport.cursor.block].file if blocks else None
         return viewport.current_source_line, path
 
-    def _list_files_touched_by_reference(
+    def _find_editable_files_of_item(
         self, ref: Ref, line: int, path: str | None
     ) -> list[FileUsedByCall]:
         conversation = self._main.library.load_conversation(ref.conversation or "")
         found = list_files_used_by_call(self._main.library.workspace, conversation, ref, line)
         found = [one for one in found if path in (None, one.name)]
         if not found:
-            gone = [name for name, _ in self._find_touched_files(ref, line, path)]
+            gone = [name for name, _ in self._find_files_and_lines_of_item(ref, line, path)]
             if len(gone) == 1:
                 raise NothingFound("the file no longer exists", where=gone[0])
             raise NothingFound(f"none of the turn's {len(gone):,} files exists any longer")
@@ -136,7 +134,7 @@ class CurrentFileActions:
             main.show_error,
         )
 
-    def show_and_open_turns_of_file(self, ref: Ref) -> None:
+    def list_turns_of_file_and_open_one(self, ref: Ref) -> None:
         """List the turns that changed or read the file of an item, and open the chosen one."""
         is_turn = ref.kind == "conversation" and ref.turn is not None
         if ref.kind != "subject" and not is_turn:
@@ -144,12 +142,14 @@ class CurrentFileActions:
             return
         self._run_with_activity_shown(
             "looking for the file …",
-            partial(self._find_touched_files, ref, *self._get_line_and_file_at_cursor()),
+            partial(self._find_files_and_lines_of_item, ref, *self._get_line_and_file_at_cursor()),
             self._ask_for_file_whose_turns_to_list,
             holds_keys=True,
         )
 
-    def _find_touched_files(self, ref: Ref, line: int, path: str | None) -> list[tuple[str, int]]:
+    def _find_files_and_lines_of_item(
+        self, ref: Ref, line: int, path: str | None
+    ) -> list[tuple[str, int]]:
         """Return the files of an item, each with the number of its line at the cursor, or 0.
 
         Changed files come first. If `path` is not None, only this file is returned.

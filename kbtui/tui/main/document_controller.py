@@ -184,7 +184,7 @@ class DocumentController:
             self._open_worker.discard_pending_results()
             self._show_document_in_reader(target, build_no_hits_document(target.key, reason))
 
-    def show_other_view(self, target: NavigationTarget) -> None:
+    def switch_document_view(self, target: NavigationTarget) -> None:
         """Show another view of the shown document.
 
         Only the changes of a conversation and the versions of a subject are a step of the history, which
@@ -229,7 +229,7 @@ class DocumentController:
             direction = "back" if steps < 0 else "forward"
             self._status.show_unavailable_key_message(f"Nothing to go {direction} to.", "dim")
 
-    def turn_opened_document_into_preview(self) -> None:
+    def demote_opened_document_to_preview(self) -> None:
         """Undo the opening of the shown document: it becomes a preview, and going forward opens it again."""
         self.save_reading_position_in_history()
         self.history.at -= 1
@@ -464,7 +464,7 @@ class DocumentController:
             name, now = library.workspace.name, self.clock()
             notices, note = self.notices, self._home_note
             left_off = self._find_last_read_reference()
-            outdated = self._count_outdated_turns(contents)
+            outdated = self._count_outdated_turns_by_subject(contents)
             return build_home_document(
                 name, contents, now, notices, self.keymap, note, self.visit, left_off, outdated
             )
@@ -477,7 +477,9 @@ class DocumentController:
         refs = (target.ref for target in self.history.targets[self.history.at :: -1])
         return next((str(ref) for ref in refs if ref and ref.kind != "topic"), None)
 
-    def _count_outdated_turns(self, contents: TopicsAndConversations | None) -> dict[str, int]:
+    def _count_outdated_turns_by_subject(
+        self, contents: TopicsAndConversations | None
+    ) -> dict[str, int]:
         """Return, for each changed subject, how many turns received an older text of the subject.
 
         The keys are the references of the subjects. Only subjects that have changed since the last

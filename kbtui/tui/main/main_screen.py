@@ -181,8 +181,8 @@ class MainScreen(StyledScreen):
         self.action_mark = self.items.mark_turn
         self.action_keep = self.items.keep_copy_of_conversation
         self.action_link = self.items.open_link_on_current_line
-        self.action_edit = self.items.edit_selected_subject
-        self.action_blame = self.items.show_and_open_turns_of_file
+        self.action_edit = self.items.edit_subject_or_used_file
+        self.action_blame = self.items.list_turns_of_file_and_open_one
         self.action_offer_agent_commands = self.items.offer_agent_commands
         self.action_update_tools = partial(self.items.update_jp_tools, self.action_reload)
         self.action_export = self.items.export_conversation
@@ -277,7 +277,7 @@ class MainScreen(StyledScreen):
         self.panes.show_pane(self.panes.focused_pane_id)
         self.results_pane.show_hit_position()
         self._show_key_hints_at_cursor()
-        self._show_equivalent_command()
+        self._show_shell_command_for_screen()
 
     @on(RowList.SelectedRowChanged)
     def _show_key_hints_at_cursor(self) -> None:
@@ -301,13 +301,13 @@ class MainScreen(StyledScreen):
         }
         self.hints.scopes, self.hints.input_id = scopes, input_id
         self.hints.offers = document.met_command_conditions.union(
-            self.status.met_embedding_conditions,
+            self.status.embedding_key_hint_conditions,
             self.citations_pane.met_command_conditions if name == "citations" else (),
             (feature for feature, is_met in conditions.items() if is_met),
         )
         self.hints.next_view = document.next_view
 
-    def _show_equivalent_command(self) -> None:
+    def _show_shell_command_for_screen(self) -> None:
         """Show the shell command that prints the content of the screen, for users of a screen reader."""
         if not self._plain:
             return
@@ -328,7 +328,7 @@ class MainScreen(StyledScreen):
             command = f"kbtui cites {reference}"
         else:
             command = build_kbtui_show_command(document, reference) or "kbtui --help"
-        self.hints.equivalent_command = command
+        self.hints.shell_command_for_screen = command
 
     def should_key_wait(self, key: str) -> bool:
         """Return whether a key must wait, because it acts on content that is still loading."""
@@ -342,7 +342,7 @@ class MainScreen(StyledScreen):
         if key == "tab" and self.search.is_finding_completions:
             return True
         is_opening = self.document_controller.is_opening
-        reader_waits = is_opening or self.reader_pane.is_search_pending
+        reader_waits = is_opening or self.reader_pane.is_find_or_start_position_pending
         if self._outline is not None and self._outline.is_loading_outline:
             # Enter and the arrow keys act on rows that are still being made.
             return key in {"enter", "down", "up", "pagedown", "pageup"}
@@ -503,7 +503,7 @@ class MainScreen(StyledScreen):
         if self._outline is not None and self.panes.is_outline_open:
             self._outline.select_entry_at_reader_cursor()
         self._show_key_hints_at_cursor()
-        self._show_equivalent_command()
+        self._show_shell_command_for_screen()
 
     @on(ReaderPane.ViewChangeRequested)
     def _change_document_view(self, event: ReaderPane.ViewChangeRequested) -> None:
@@ -520,7 +520,7 @@ class MainScreen(StyledScreen):
             if view in CHANGES_VIEWS or document.view in CHANGES_VIEWS:
                 # The changes begin at the turn or call being read, and lead back to it.
                 target = target._replace(ref=parse_ref(reference) if reference else target.ref)
-            self.document_controller.show_other_view(target)
+            self.document_controller.switch_document_view(target)
 
     @on(ReaderPane.StatusMessage)
     def _show_status_message(self, event: ReaderPane.StatusMessage) -> None:
@@ -570,9 +570,9 @@ class MainScreen(StyledScreen):
     @on(Input.Changed, "#search")
     def _search_while_typing(self, event: Input.Changed) -> None:
         self.search.show_completion_suggestions(event.input)
-        self.search.underline_unknown_filters(self.query_one("#search", SearchInput))
+        self.search.underline_filter_mistakes(self.query_one("#search", SearchInput))
         self.search.search_and_show_results(event.value)
-        self._show_equivalent_command()
+        self._show_shell_command_for_screen()
 
     @on(Input.Changed, "#filter")
     def _suggest_filters_while_typing(self, event: Input.Changed) -> None:

@@ -169,7 +169,7 @@ class SearchController:
         self._main.panes.update_layout_css_classes({"searching": True})
         self._main.panes.show_pane("results")
         if not self.query:
-            self._load_suggestions()
+            self._load_and_show_suggestions()
 
     def focus_search_results(self) -> None:
         """Focus the hits of the last query. If there are none, focus the input."""
@@ -194,7 +194,7 @@ class SearchController:
     def return_to_results(self) -> None:
         """Go back from an opened hit to the results, in which this hit is selected."""
         document_controller = self._main.document_controller
-        document_controller.turn_opened_document_into_preview()
+        document_controller.demote_opened_document_to_preview()
         self._main.panes.update_layout_css_classes({"searching": True})
         self._main.panes.focus_widget("#results-list")
         self.repeat_search()
@@ -356,7 +356,7 @@ class SearchController:
         self._select_hit_when_loaded(0)
         if not self.query:
             self._answered_query = ""
-            self._load_suggestions()
+            self._load_and_show_suggestions()
             return
         if not self._pane.list.rows:
             self.show_search_wait_reason()
@@ -463,7 +463,7 @@ class SearchController:
             )
             self._preview_absence_of_hits_soon()
         self._answered_query = self.query
-        self.underline_unknown_filters(self._search_input)
+        self.underline_filter_mistakes(self._search_input)
         request = self._make_search_request(mode=answer.mode, partial=answer.partial)
         self._answered_request = request
         self._search_all_passages = partial(
@@ -566,7 +566,7 @@ class SearchController:
 
     # suggestions and saved searches
 
-    def _load_suggestions(self) -> None:
+    def _load_and_show_suggestions(self) -> None:
         """Show earlier and saved searches, bookmarks and filters in place of the hits."""
         from kbtui.userdata.user_data_store import UserData
 
@@ -913,7 +913,7 @@ class SearchController:
             names += [one.project for one in list_registered_workspaces(self._library.settings)]
         return [*dict.fromkeys(names)]
 
-    def underline_unknown_filters(self, entry: SearchInput) -> None:
+    def underline_filter_mistakes(self, entry: SearchInput) -> None:
         """Underline the invalid filters in the query, and the words that only look like filters.
 
         For each word that only looks like a filter, a remark above the results says what is wrong.

@@ -370,7 +370,7 @@ class SelectedItemActions:
         ]
         self._main.open_dialog(OptionsDialog(address, options), open_or_copy_link)
 
-    def edit_selected_subject(self) -> None:
+    def edit_subject_or_used_file(self) -> None:
         """Open the current subject, or a file that the current call or turn used, in the user's editor."""
         reference = self.get_selected_reference_or_warn()
         if reference is None:
@@ -378,9 +378,9 @@ class SelectedItemActions:
         main = self._main
         ref = parse_ref(reference)
         if ref.kind == "conversation" and ref.turn is not None:
-            from kbtui.tui.main.current_file_actions import CurrentFileActions
+            from kbtui.tui.main.current_file_actions import ItemFileActions
 
-            CurrentFileActions(main, self.run_in_thread_with_activity_shown).edit_file_used_by_call(
+            ItemFileActions(main, self.run_in_thread_with_activity_shown).edit_file_of_call_or_turn(
                 ref
             )
             return
@@ -403,15 +403,15 @@ class SelectedItemActions:
             holds_keys=True,
         )
 
-    def show_and_open_turns_of_file(self) -> None:
+    def list_turns_of_file_and_open_one(self) -> None:
         """List the turns that changed or read the file of the current item."""
         reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
-        from kbtui.tui.main.current_file_actions import CurrentFileActions
+        from kbtui.tui.main.current_file_actions import ItemFileActions
 
-        actions = CurrentFileActions(self._main, self.run_in_thread_with_activity_shown)
-        actions.show_and_open_turns_of_file(parse_ref(reference))
+        actions = ItemFileActions(self._main, self.run_in_thread_with_activity_shown)
+        actions.list_turns_of_file_and_open_one(parse_ref(reference))
 
     def offer_agent_commands(self) -> None:
         """Offer the commands with which the agent continues the conversation of the current item."""
@@ -647,7 +647,7 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
     from kbtui.knowledge.toml_config_editor import plan_toml_change_that_declares_topic
 
     root = library.workspace.root
-    candidates = _find_directories_with_text_files(root)
+    candidates = _find_candidate_topic_directories(root)
     directory, text_files = max(candidates, key=lambda pair: pair[1], default=(root / "docs", 0))
     topic = Topic(
         id="project",
@@ -659,7 +659,7 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
     return FirstTopicProposal(change, directory, text_files)
 
 
-def _find_directories_with_text_files(root: Path) -> list[tuple[Path, int]]:
+def _find_candidate_topic_directories(root: Path) -> list[tuple[Path, int]]:
     """Return directories in `root`, each with its number of text files.
 
     If any directory whose name is in `LIKELY_NAMES` has a text file, all such directories are

@@ -92,7 +92,7 @@ class StatusBar(StyledTextWidget):
         return bool(self._last_ready_event and self._last_ready_event.get("paused"))
 
     @property
-    def met_embedding_conditions(self) -> frozenset[str]:
+    def embedding_key_hint_conditions(self) -> frozenset[str]:
         """The conditions for key hints about embedding that are met now.
 
         The set contains "embedding" if many passages are not embedded yet. During a pause, it
@@ -311,7 +311,7 @@ class KeyHintLine(StyledTextWidget):
     """Whether the search input is empty, so that it shows suggestions and no hits."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)
     """The completions to show in place of the key hints while an input has the focus, by input id."""
-    equivalent_command = reactive("")
+    shell_command_for_screen = reactive("")
     """A shell command that prints the content of the screen, for users of a screen reader; "" to show none."""
 
     def __init__(self) -> None:
@@ -352,10 +352,10 @@ class KeyHintLine(StyledTextWidget):
         press_hinted_key(self, spans, event.x - self.gutter.left)
 
     def _make_key_hint_spans(self, width: int) -> Spans:
-        if self.equivalent_command:
+        if self.shell_command_for_screen:
             key = find_key_label_of_command("help", self.keymap)
             help_hint = f"  {key} help" if key else ""
-            shown = (self.equivalent_command, "key")
+            shown = (self.shell_command_for_screen, "key")
             return [("To print this: ", "dim"), shown, (help_hint, "dim")]
         if suggestions := self.suggestions.get(self.input_id):
             return suggestions

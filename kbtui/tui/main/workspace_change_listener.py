@@ -111,9 +111,9 @@ class WorkspaceChangeListener:
 
     def handle_engine_event(self, event: EngineEvent) -> None:
         """Show an event of the engine in the status line. If files have changed, reload them."""
-        features = self._main.status.met_embedding_conditions
+        features = self._main.status.embedding_key_hint_conditions
         self._main.status.show_engine_event(event)
-        if self._main.status.met_embedding_conditions != features:
+        if self._main.status.embedding_key_hint_conditions != features:
             self._update_key_hints()
         self._search.show_search_wait_reason()
         answer = self._main.panes.results.answer

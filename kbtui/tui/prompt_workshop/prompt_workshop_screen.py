@@ -25,7 +25,7 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.base_screens_and_widgets import (
     LabeledInput,
     LeftAndRightTextLine,
-    make_label_without_markup,
+    make_plain_label_text,
 )
 from kbtui.tui.framework.idle_garbage_collection import freeze_gc_if_many_new_entries
 from kbtui.tui.framework.row_list import ListRow, RowList
@@ -584,8 +584,8 @@ class PromptWorkshopScreen(ListDetailScreen):
                 self.reader.viewport.go_to_source_line(preview.line)
                 self.reader.redraw_after_viewport_change()
         pane = self.query_one("#detail", Vertical)
-        pane.border_title = make_label_without_markup(document.title)
-        pane.border_subtitle = make_label_without_markup(document.size)
+        pane.border_title = make_plain_label_text(document.title)
+        pane.border_subtitle = make_plain_label_text(document.size)
 
     @on(RowList.SelectedRowChanged)
     def _on_row_selected(self) -> None:

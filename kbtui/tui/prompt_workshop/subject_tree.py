@@ -178,7 +178,7 @@ class SubjectTreeList(RowList):
         }
         self.refresh()
 
-    def format_row(self, row: ListRow) -> None:
+    def prepare_row_text(self, row: ListRow) -> None:
         if row.selectable:
             row.left, row.right = self.format_tree_row(row.data)
 

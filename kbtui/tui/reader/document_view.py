@@ -18,7 +18,7 @@ from kbtui.tui.framework.base_screens_and_widgets import (
     ScrollViewWithoutRelayout,
     StyledScreen,
     StyledTextWidget,
-    make_label_without_markup,
+    make_plain_label_text,
 )
 from kbtui.tui.framework.styled_text import HighlightPattern, add_style_role
 from kbtui.tui.framework.tui_command_definition import MOVE_BINDINGS, make_dialog_bindings
@@ -292,7 +292,7 @@ class DocumentViewport:
         if at is not None:
             self.cursor = self.locate_reading_position(at)
             self.top = self.locate_reading_position(at.top) if at.top else self.cursor
-        self.update_visible_lines()
+        self.update_visible_lines_and_snap_cursor()
         if at is not None and at.top:
             self.keep_cursor_visible()
             # The panes may be about to return to the widths that they had at this position.
@@ -329,7 +329,7 @@ class DocumentViewport:
                     self._find_position_of_source_line(*at, moved_lines) for at in source_lines
                 ]
                 self.top, self.cursor = moved[0] or self.top, moved[1] or self.cursor
-            self.update_visible_lines()
+            self.update_visible_lines_and_snap_cursor()
             if all(at != self.cursor for at, _ in self.rows):
                 self.keep_cursor_visible(self.height // 4)
 
@@ -403,7 +403,7 @@ class DocumentViewport:
             self.top, self.cursor = map(self.locate_reading_position, reading_positions)
         if must_show_end:
             self.top = self.find_position_lines_below(self.last_line_position, 1 - height)
-        self.update_visible_lines()
+        self.update_visible_lines_and_snap_cursor()
         if all(at != self.cursor for at, _ in self.rows):
             self.keep_cursor_visible(1)
         self._resize_reading_positions = reading_positions
@@ -421,7 +421,7 @@ class DocumentViewport:
         self._discard_block_layouts()
         self.cursor = self.locate_reading_position(cursor)
         self.top = self.find_position_lines_below(self.cursor, -row)
-        self.update_visible_lines()
+        self.update_visible_lines_and_snap_cursor()
         self.keep_cursor_visible()
 
     def set_horizontal_code_offset(self, code_offset: int | None) -> None:
@@ -440,12 +440,12 @@ class DocumentViewport:
         with self._keep_cursor_row_during_new_layout():
             self.is_model_view, self.current_match = on, None
 
-    def update_visible_lines(self) -> None:
+    def update_visible_lines_and_snap_cursor(self) -> None:
         """Update the list of visible lines.
 
         If the cursor stops only at some lines, move it to the nearest visible one.
         """
-        self._update_visible_rows()
+        self._update_visible_lines()
         if self.document.has_cursor_stops and not self._is_cursor_stop(self.cursor):
             line = self.count_lines_before_position(self.cursor)
             stops = [at for at, _ in self.rows if self._is_cursor_stop(at)]
@@ -457,7 +457,7 @@ class DocumentViewport:
         block = self.document.blocks[position.block]
         return block.can_be_opened and position.line == block.above
 
-    def _update_visible_rows(self) -> None:
+    def _update_visible_lines(self) -> None:
         self.rows = []
         if not self.width or self.height <= 0 or not self.document.blocks:
             return
@@ -516,13 +516,13 @@ class DocumentViewport:
         The cursor moves only if it would become invisible.
         """
         self.top = self.find_position_lines_below(self.top, lines)
-        self.update_visible_lines()
+        self.update_visible_lines_and_snap_cursor()
         self.keep_cursor_visible()
 
     def scroll_to_document_line(self, line: int) -> None:
         """Scroll to line number `line`. The line numbers of the document are partly estimated."""
         self.top = self.find_position_at_line(line)
-        self.update_visible_lines()
+        self.update_visible_lines_and_snap_cursor()
         self.keep_cursor_visible()
 
     def scroll_and_move_cursor(self, lines: int) -> None:
@@ -533,13 +533,13 @@ class DocumentViewport:
     def go_to_first_line(self) -> None:
         """Go to the first line."""
         self.top = self.cursor = self.first_line_position
-        self.update_visible_lines()
+        self.update_visible_lines_and_snap_cursor()
 
     def go_to_last_line(self) -> None:
         """Go to the last line."""
         self.cursor = self.last_line_position
         self.top = self.find_position_lines_below(self.cursor, 1 - self.height)
-        self.update_visible_lines()
+        self.update_visible_lines_and_snap_cursor()
 
     def go_to_block_line(self, block: int, line: int = 0, lead: int | None = None) -> None:
         """Open the folds that contain a block, and go to a line of the block.
@@ -554,7 +554,7 @@ class DocumentViewport:
         self.top = self.find_position_lines_below(
             self.cursor, -(self.height // 4 if lead is None else lead)
         )
-        self.update_visible_lines()
+        self.update_visible_lines_and_snap_cursor()
 
     def go_to_source_line(self, line: int) -> None:
         """Go to a line of the source text.
@@ -597,7 +597,7 @@ class DocumentViewport:
             self.top = self.find_position_lines_below(self.cursor, -before)
         else:
             self.cursor = rows[0] if self.cursor < rows[0] else rows[-1]
-        self.update_visible_lines()
+        self.update_visible_lines_and_snap_cursor()
 
     # folds
 
@@ -671,7 +671,7 @@ class DocumentViewport:
         if self.pattern != pattern or self.current_match is not None:
             self.pattern, self.current_match = pattern, None
             self._line_cache.clear()
-            self.update_visible_lines()
+            self.update_visible_lines_and_snap_cursor()
 
     def go_to_match_in_block(self, block: int, match: int) -> bool:
         """Go to the match with index `match` in a block, and make it the current match.
@@ -703,7 +703,7 @@ class DocumentViewport:
                 block.citation_number, has_changed = number, True
                 self._line_cache.discard(index)
         if has_changed:
-            self.update_visible_lines()
+            self.update_visible_lines_and_snap_cursor()
         return has_changed
 
     @property
@@ -971,10 +971,10 @@ class DocumentOverlayScreen(StyledScreen):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="page", classes="pane") as pane:
-            pane.border_title = make_label_without_markup(self._title)
+            pane.border_title = make_plain_label_text(self._title)
             confirm = f"y: {self._confirm_label} · n or Esc: no"
             keys = confirm if self._confirm_label else "Esc: close"
-            pane.border_subtitle = make_label_without_markup(keys)
+            pane.border_subtitle = make_plain_label_text(keys)
             yield self.reader
 
     def on_mount(self) -> None:

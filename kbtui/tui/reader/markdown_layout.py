@@ -555,7 +555,7 @@ _MAX_NESTING = 3
 """The maximum nesting depth of inline marks that are removed."""
 
 
-def strip_markdown_markup(
+def strip_markdown_and_move_matches(
     text: str, matches: list[CharacterRange], reach: int | None = None
 ) -> tuple[str, list[CharacterRange]]:
     """Remove Markdown marks from a text; return the text and the new positions of `matches`.

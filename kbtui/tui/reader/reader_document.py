@@ -561,7 +561,7 @@ def find_outline_entry_at(
 
 def _make_turn_entry(turn: Turn) -> OutlineEntry:
     from kbtui.conversations.conversation_data_types import sum_token_usage
-    from kbtui.tui.reader.markdown_layout import strip_markdown_markup
+    from kbtui.tui.reader.markdown_layout import strip_markdown_and_move_matches
 
     calls = [event for event in turn.events if event.kind == "tool_call_request"]
     failed = sum(bool(call.result and call.result.is_error) for call in calls)
@@ -577,7 +577,7 @@ def _make_turn_entry(turn: Turn) -> OutlineEntry:
     facts = OutlineTurnFacts(
         turn.number, turn.started_at, seconds, len(calls), failed, tools, tokens, turn.is_rewound
     )
-    words = strip_markdown_markup(request[:MAX_WORDS_CHARACTERS], [])[0]
+    words = strip_markdown_and_move_matches(request[:MAX_WORDS_CHARACTERS], [])[0]
     parts = [request[:MAX_SEARCHED_CHARACTERS], *tools, *(["failed"] if failed else [])]
     key, words, searched = f"turn:{turn.number}", sanitize_to_one_line(words), " ".join(parts)
     return OutlineEntry(key, words, turn=facts, searched=searched.casefold())

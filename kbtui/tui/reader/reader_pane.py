@@ -17,13 +17,13 @@ from kbtui.references import make_conversation_ref, parse_ref
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.base_screens_and_widgets import (
-    BorderDrawingPane,
+    BorderOnlyPane,
     LabeledInput,
     LeftAndRightTextLine,
     PaneInput,
-    WrappedParagraphs,
+    ParagraphsAboveWidget,
     get_configured_keys,
-    make_label_without_markup,
+    make_plain_label_text,
 )
 from kbtui.tui.framework.idle_garbage_collection import free_document_in_background
 from kbtui.tui.framework.styled_text import Spans, StyledLines, measure_cell_width
@@ -78,7 +78,7 @@ class ReaderHeader(LeftAndRightTextLine):
                 return
 
 
-class DocumentFactsBar(WrappedParagraphs):
+class DocumentFactsBar(ParagraphsAboveWidget):
     """The details of the document, shown above the document when the user asks for them."""
 
     DEFAULT_CSS = "DocumentFactsBar { max-height: 75%; }"
@@ -106,7 +106,7 @@ class DocumentFactsBar(WrappedParagraphs):
         return super().render_line(y)
 
 
-class ReaderPane(BorderDrawingPane, Vertical):
+class ReaderPane(BorderOnlyPane, Vertical):
     """The pane that shows a document and the cursor in it."""
 
     BINDINGS = make_key_bindings_of_scopes("reader")
@@ -146,7 +146,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
         self.is_finding = False
         self._find_worker = LatestOnlyWorker(self)
         self.facts_bar = DocumentFactsBar(self.document_view)
-        self.loss_bar = WrappedParagraphs(self.document_view)
+        self.loss_bar = ParagraphsAboveWidget(self.document_view)
         self._cited_line = LeftAndRightTextLine(id="cited")
         self._start_worker = LatestOnlyWorker(self)
         self._request_texts: dict[int, str] = {}
@@ -160,7 +160,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
         yield self.find_bar
 
     @property
-    def is_search_pending(self) -> bool:
+    def is_find_or_start_position_pending(self) -> bool:
         """Whether a thread is still searching for the matches or for the position to show first."""
         return self._start_worker.has_pending_result or self._find_worker.has_pending_result
 
@@ -293,7 +293,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
             self._post_status_message(missing)
 
     def _update_pane_title(self) -> None:
-        self.border_title = make_label_without_markup(self.viewport.document.title or "Reader")
+        self.border_title = make_plain_label_text(self.viewport.document.title or "Reader")
 
     # the header
 
@@ -332,7 +332,7 @@ class ReaderPane(BorderDrawingPane, Vertical):
             reference = reference.replace(document.ref, document.short_ref, 1)
         header = self.query_one("#where", ReaderHeader)
         header.set_line_variants([(left, right) for right in self._make_right_header_variants()])
-        self.set_border_subtitle(make_label_without_markup(reference) if reference else "")
+        self.set_border_subtitle(make_plain_label_text(reference) if reference else "")
 
     def _make_next_change_hint(self, space: str = "") -> Spans:
         key = find_key_label_of_command("reader.next", get_configured_keys(self))
@@ -375,13 +375,13 @@ class ReaderPane(BorderDrawingPane, Vertical):
     def _summarize_turn_request(self, turn: int) -> str:
         document = self.viewport.document
         if turn not in self._request_texts:
-            from kbtui.tui.reader.markdown_layout import strip_markdown_markup
+            from kbtui.tui.reader.markdown_layout import strip_markdown_and_move_matches
 
             conversation = document.record
             found = conversation.find_turn(turn) if conversation else None
             events = found.events if found else []
             text = next((event.text for event in events if event.kind == "chat_request"), "")
-            words, _ = strip_markdown_markup(text[:300], [])
+            words, _ = strip_markdown_and_move_matches(text[:300], [])
             self._request_texts[turn] = sanitize_to_one_line(words)
         return self._request_texts[turn]
 

@@ -266,7 +266,7 @@ class ColouredTextBlock(TextRangeBlock):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class HiddenLinesBlock(FoldHeadingBlock):
+class HiddenLinesHeadingBlock(FoldHeadingBlock):
     """The heading of a fold that contains the middle of a long text.
 
     The heading is not part of the text.
@@ -292,7 +292,7 @@ def make_tool_text_blocks(
             return ColouredTextBlock(name, plain, start, end, colours=ranges)
 
         return _make_blocks_with_fold(key, plain, 0, len(plain), make_coloured_block)
-    if path is None and (laid_out := _lay_out_json(text) or _lay_out_xml(text)):
+    if path is None and (laid_out := _pretty_print_json(text) or _pretty_print_xml(text)):
         text = laid_out
     blocks: list[ReaderBlock] = []
     for number, part in enumerate(_split_at_fences(text, path is not None)):
@@ -333,7 +333,7 @@ def _guess_code_language(text: str) -> str:
     return "xml" if re.match(r"<[A-Za-z_?]", stripped) and stripped.endswith(">") else ""
 
 
-def _lay_out_json(text: str) -> str | None:
+def _pretty_print_json(text: str) -> str | None:
     """Lay out a JSON object or list with one item on each line. Return None for any other text."""
     stripped = text.strip()
     is_candidate = stripped[:1] in ("{", "[") and stripped[-1:] in ("}", "]")
@@ -346,7 +346,7 @@ def _lay_out_json(text: str) -> str | None:
     return format_json_value_as_text(value) if value else None
 
 
-def _lay_out_xml(text: str) -> str | None:
+def _pretty_print_xml(text: str) -> str | None:
     """Lay out XML with one element on each line.
 
     Return None if the text is not XML, or has no long lines.
@@ -433,7 +433,7 @@ def _make_blocks_with_fold(
         middle = _find_split_position_near_end(text, start, start + HEAD_CHARACTERS)
         tail = _find_split_position_near_end(text, middle, end - TAIL_CHARACTERS)
         hidden = format_counted_noun(tail - middle, "more character")
-    heading = HiddenLinesBlock(f"{key}:more", [(hidden, "dim")], kind="more")
+    heading = HiddenLinesHeadingBlock(f"{key}:more", [(hidden, "dim")], kind="more")
     inside = list(make_section_blocks(f"{key}:middle", middle, tail))
     for block in inside:
         block.fold = heading.key
