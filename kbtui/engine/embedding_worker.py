@@ -756,12 +756,12 @@ class EmbeddingWorker:
     def _embed_passages_without_vector(self, folder: Path) -> None:
         """Open the vectors of an index generation, and add those that are missing."""
         from kbtui.index.chunk_embedder import ChunkEmbedder
-        from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorStore
+        from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorLookup
         from kbtui.index.embedding_status_file import is_index_fully_embedded
         from kbtui.index.vector_store import VectorStore
 
         catalog = CatalogDatabase(folder / "catalog.sqlite")
-        published = PulledVectorStore(
+        published = PulledVectorLookup(
             lambda: mirror.database if (mirror := self._find_existing_library_mirror()) else None
         )
         cache = EmbeddingCache(self._cache_dir / "embeddings.sqlite", self._model_key, published)

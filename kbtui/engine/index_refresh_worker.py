@@ -263,7 +263,7 @@ class IndexRefreshWorker:
         if (
             workspace.is_jp_workspace
             or workspace.kbtui_directory.is_dir()
-            or not index.catalog.has_no_entries(hidden=False)
+            or not index.catalog.is_catalog_empty(hidden=False)
         ):
             register_workspace(workspace, self._settings)
             self._is_registered = True

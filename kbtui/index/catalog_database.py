@@ -494,11 +494,11 @@ class CatalogDatabase:
         query = f"SELECT * FROM entries WHERE id IN ({_make_sql_placeholders(ids)})"
         return {row[0]: parse_catalog_entry_row(row) for row in self._db.execute(query, list(ids))}
 
-    def find_conversation_ids_with_beginnings(self, beginnings: Iterable[str]) -> list[str]:
-        """Return the conversation ids that begin with one of `beginnings`."""
+    def find_conversation_ids_with_prefixes(self, prefixes: Iterable[str]) -> list[str]:
+        """Return the conversation ids that begin with one of `prefixes`."""
         query = "SELECT id FROM entries WHERE id >= ? AND id < ? AND kind = 'conversation'"
         # Ids contain no character that sorts after `~`.
-        ranges = ((one, f"{one}\x7f") for one in beginnings)
+        ranges = ((one, f"{one}\x7f") for one in prefixes)
         return [row[0] for limits in ranges for row in self._db.execute(query, limits)]
 
     def iterate_entries(self) -> Iterator[CatalogEntry]:
@@ -641,7 +641,7 @@ class CatalogDatabase:
             for name, table in tables.items()
         }
 
-    def has_no_entries(self, *, hidden: bool) -> bool:
+    def is_catalog_empty(self, *, hidden: bool) -> bool:
         """Return whether the catalog is empty. Hidden entries count only if `hidden` is true."""
         query = "SELECT 1 FROM entries WHERE hidden <= ? LIMIT 1"
         return self._query_single_value(query, int(hidden)) is None
@@ -660,7 +660,7 @@ class CatalogDatabase:
             values,
         ).fetchall()
 
-    def find_citations_of_subjects_by_turns(
+    def find_subject_citations_in_turns(
         self, turns: Iterable[tuple[str, int]]
     ) -> list[CitationWithGivenSubjectText]:
         """Return the citations of subjects in `turns`; a turn is a pair of conversation id and turn number."""
@@ -674,7 +674,7 @@ class CatalogDatabase:
             for row in self._db.execute(query, turn)
         ]
 
-    def list_citations_of_distinct_given_texts(self) -> list[CitationWithGivenSubjectText]:
+    def list_one_citation_per_given_text(self) -> list[CitationWithGivenSubjectText]:
         """Return one citation for each text that turns were given of each subject."""
         query = (
             f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations WHERE kind = 'subject' "

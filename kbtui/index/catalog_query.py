@@ -104,7 +104,7 @@ def count_citations_of_entries(
 
 
 @dataclass
-class CitationCounts:
+class CitationCountsByEntryAndDay:
     """Counts of citations by the id of the cited entry, and by the local day of the citing turn."""
 
     by_entry: Counter[str] = field(default_factory=Counter)
@@ -113,7 +113,7 @@ class CitationCounts:
 
 def count_all_citations(
     db: sqlite3.Connection, workspace: Workspace, entries: Sequence[CitableEntry], since: float
-) -> CitationCounts:
+) -> CitationCountsByEntryAndDay:
     """Count all citations since the Unix time `since`. The table of citations is read once."""
     names = _map_citation_targets_to_entries(workspace, entries)
     rows = db.execute(
@@ -123,7 +123,7 @@ def count_all_citations(
         (since,),
     ).fetchall()
     names |= _map_chunk_targets_to_entries(db, (row[0] for row in rows))
-    found = CitationCounts()
+    found = CitationCountsByEntryAndDay()
     for target, day, count in rows:
         # Citations of deleted entries do not count.
         if (entry_id := names.get(target)) is not None:
@@ -265,7 +265,7 @@ def query_entry_page(
     limit = max(1, min(most, limit))
     now = time.time() if now is None else now
     if wanted.topics:
-        wanted = replace(wanted, topics=_resolve_topic_titles(workspace, wanted.topics))
+        wanted = replace(wanted, topics=_resolve_topic_names_to_ids(workspace, wanted.topics))
     with open_catalog_snapshot(reader, is_given_up) as db:
         _create_filtered_entries_table(db, reader, wanted, vectors, only)
         page = EntryPage()
@@ -293,7 +293,7 @@ def query_entry_page(
     return page
 
 
-def _resolve_topic_titles(workspace: Workspace, names: Sequence[str]) -> tuple[str, ...]:
+def _resolve_topic_names_to_ids(workspace: Workspace, names: Sequence[str]) -> tuple[str, ...]:
     """Return the ids of topics. `names` contains ids or titles of topics; unknown names are returned unchanged."""
     from kbtui.knowledge import load_knowledge
 

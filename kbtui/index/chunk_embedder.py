@@ -418,7 +418,7 @@ class ChunkEmbedder:
         """Embed chunks, and return their rows and vectors. If embedding must stop, the result lacks some chunks."""
 
         text_groups = [
-            list_texts_of_passage_vector(part.entry.title, part.chunks, at)
+            list_texts_to_embed_for_passage(part.entry.title, part.chunks, at)
             for part in parts
             for at in part.positions
         ]
@@ -436,7 +436,7 @@ class ChunkEmbedder:
             if not known.keys() >= set(hashes):
                 continue
             title, vector, *around = (known[hash_] for hash_ in hashes)
-            result.append((row, combine_vectors_of_passage(row["kind"], title, vector, around)))
+            result.append((row, combine_into_passage_vector(row["kind"], title, vector, around)))
         return result
 
     def _embed_texts_or_read_cache(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
@@ -476,13 +476,13 @@ class ChunkEmbedder:
         return not self._stop.is_set()
 
 
-def list_texts_of_passage_vector(title: str, chunks: list[Chunk], position: int) -> list[str]:
+def list_texts_to_embed_for_passage(title: str, chunks: list[Chunk], position: int) -> list[str]:
     """Return the texts that make up a passage's vector: the title, its own text, and its neighbours' texts."""
     around = find_embedding_neighbours(chunks, position)
     return [title, chunks[position].text, *(one.text for one in around)]
 
 
-def combine_vectors_of_passage(
+def combine_into_passage_vector(
     kind: str, title: Matrix, own: Matrix, around: Sequence[Matrix]
 ) -> Matrix:
     """Return the unit vector of a passage from the vectors of its title, its text and its neighbours.

@@ -238,14 +238,14 @@ def split_conversation_into_chunks(
             tool, call = event.name or request.name, event.call or request.call
             if request is not called:  # a call and its result have the same arguments
                 called = request
-                args = format_short_tool_arguments(request) if request.arguments else None
+                args = extract_short_tool_arguments(request) if request.arguments else None
             text = strip_escape_sequences(format_event_text(event))
             before = (0, None, turn.number, kind.role, tool, when, embed, 0, None, call, args)
             for piece in split_text_into_chunks(text, max_size):
                 yield Chunk("", piece.text, *before)
 
 
-def format_short_tool_arguments(request: ConversationEvent) -> dict[str, str] | None:
+def extract_short_tool_arguments(request: ConversationEvent) -> dict[str, str] | None:
     """Return a tool call's short arguments as text, for the filter `arg:`; None if there are none."""
     short = (
         (key, text)

@@ -47,7 +47,7 @@ def _compute_vector_checksum(model: str, key: bytes, vector: bytes) -> int:
     return crc32(vector, crc32(key, crc32(model.encode())))
 
 
-def _look_up_rows(
+def _look_up_rows_by_hash(
     db: sqlite3.Connection, selection: str, model: str, hashes: Sequence[bytes]
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the rows with these hashes. `selection` is the query up to `WHERE`."""
@@ -63,7 +63,7 @@ def _look_up_vectors(
     """Map each hash with an undamaged row to the bytes of its vector."""
     return {
         key: vector
-        for key, vector, checksum in _look_up_rows(
+        for key, vector, checksum in _look_up_rows_by_hash(
             db, f"SELECT hash, vector, sum FROM {table}", model, hashes
         )
         if isinstance(vector, bytes) and _compute_vector_checksum(model, key, vector) == checksum
@@ -77,7 +77,7 @@ class EmbeddingCache:
     published vector is not copied into the cache.
     """
 
-    def __init__(self, path: Path, model: str, published: PulledVectorStore | None = None) -> None:
+    def __init__(self, path: Path, model: str, published: PulledVectorLookup | None = None) -> None:
         self._path, self.model, self._published = path, model, published
         self._retry_with_new_cache_file(self._open_embedding_cache_file)
 
@@ -152,11 +152,11 @@ def find_hashes_with_vector(
     db: sqlite3.Connection, model: str, hashes: Sequence[bytes]
 ) -> set[bytes]:
     """Return the hashes in `hashes` that have a vector of `model`."""
-    rows = _look_up_rows(db, "SELECT hash FROM vectors", model, hashes)
+    rows = _look_up_rows_by_hash(db, "SELECT hash FROM vectors", model, hashes)
     return {row[0] for row in rows}
 
 
-class PulledVectorStore:
+class PulledVectorLookup:
     """Looks up published vectors. Only one thread may use an object of this class.
 
     `find_database` returns the file, or None before the first pull. A file that cannot be read

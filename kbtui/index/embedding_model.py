@@ -278,13 +278,15 @@ class TorchEmbeddingModel(LoadedEmbeddingModel):
 
     def embed_batch(self, texts: Sequence[str]) -> Matrix:
         """Return the unit vectors of texts, one row for each text, computed all at once."""
-        return self._embed_texts_with_method(texts, self._model.encode_document)
+        return self._embed_texts_with_encode_function(texts, self._model.encode_document)
 
     def embed_query(self, text: str) -> Matrix:
         """Return the unit vector of a query as a matrix with one row."""
-        return self._embed_texts_with_method([text], self._model.encode_query)
+        return self._embed_texts_with_encode_function([text], self._model.encode_query)
 
-    def _embed_texts_with_method(self, texts: Sequence[str], encode: Callable[..., Any]) -> Matrix:
+    def _embed_texts_with_encode_function(
+        self, texts: Sequence[str], encode: Callable[..., Any]
+    ) -> Matrix:
         torch = self._torch
         with (
             torch.inference_mode(),
@@ -369,7 +371,7 @@ class OnnxEmbeddingModel(LoadedEmbeddingModel):
         """
         path = get_onnx_export_path(model)
         check_onnx_packages()
-        _verify_onnx_export(model, path)
+        _verify_onnx_export_checksums(model, path)
         import onnxruntime
         from tokenizers import Tokenizer
 
@@ -406,7 +408,7 @@ class OnnxEmbeddingModel(LoadedEmbeddingModel):
         return self.embed_batch([text])
 
 
-def _verify_onnx_export(model: LocalEmbeddingModel, path: Path) -> None:
+def _verify_onnx_export_checksums(model: LocalEmbeddingModel, path: Path) -> None:
     """Compare an ONNX export with its checksums.
 
     Raises `EmbeddingModelUnavailableError` if a checksum differs, or if the export is missing.

@@ -239,7 +239,9 @@ If they belong to fewer, the leg adds the best chunks of other entries.
 """
 
 
-def select_best_chunks(ranked: Sequence[RankedChunk], limit: int) -> list[RankedChunk]:
+def select_best_chunks_and_further_entries(
+    ranked: Sequence[RankedChunk], limit: int
+) -> list[RankedChunk]:
     """Return the first `limit` chunks of a ranking, then the best chunk of each further entry.
 
     Chunks of further entries are added until there are `MIN_LEG_ENTRIES` entries, or `limit` entries

@@ -127,9 +127,7 @@ class IndexReader:
     def shorten_references(self, references: Iterable[str]) -> dict[str, str]:
         """Map references to their short forms. A reference without a short form is left out."""
         with self._lock_catalog_and_convert_errors():
-            return shorten_references(
-                references, self._catalog.find_conversation_ids_with_beginnings
-            )
+            return shorten_references(references, self._catalog.find_conversation_ids_with_prefixes)
 
     find_chunk_numbers_of_turns = _make_locked_catalog_method(
         CatalogDatabase.find_chunk_numbers_of_turns
@@ -145,13 +143,13 @@ class IndexReader:
     get_entries_by_id = _make_locked_catalog_method(CatalogDatabase.get_entries_by_id)
     count_catalog_rows = _make_locked_catalog_method(CatalogDatabase.count_catalog_rows)
     count_embeddable_chunks = _make_locked_catalog_method(CatalogDatabase.count_embeddable_chunks)
-    has_no_entries = _make_locked_catalog_method(CatalogDatabase.has_no_entries)
+    is_catalog_empty = _make_locked_catalog_method(CatalogDatabase.is_catalog_empty)
     find_citations = _make_locked_catalog_method(CatalogDatabase.find_citations)
-    find_citations_of_subjects_by_turns = _make_locked_catalog_method(
-        CatalogDatabase.find_citations_of_subjects_by_turns
+    find_subject_citations_in_turns = _make_locked_catalog_method(
+        CatalogDatabase.find_subject_citations_in_turns
     )
-    list_citations_of_distinct_given_texts = _make_locked_catalog_method(
-        CatalogDatabase.list_citations_of_distinct_given_texts
+    list_one_citation_per_given_text = _make_locked_catalog_method(
+        CatalogDatabase.list_one_citation_per_given_text
     )
     list_citations_of_targets = _make_locked_catalog_method(
         CatalogDatabase.list_citations_of_targets

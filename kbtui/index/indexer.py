@@ -175,7 +175,7 @@ class IndexGenerationWriter:
                         )
         for part, written in zip(parts, results, strict=True):
             entry, writer = part.entry, self.writers[part.entry.hidden]
-            if part.first_ordinal or _has_same_document_fields(written.previous, entry):
+            if part.first_ordinal or _are_indexed_entry_fields_equal(written.previous, entry):
                 writer.update_chunk_documents(entry, written)
             else:
                 writer.replace_entry_documents(entry, written.chunks)
@@ -221,7 +221,7 @@ def _has_too_many_stale_documents(writer: KeywordIndexWriter) -> bool:
     return writer.count_stale_documents() > writer.count_committed_documents() * MAX_STALE_SHARE
 
 
-def _has_same_document_fields(old: CatalogEntry | None, new: CatalogEntry) -> bool:
+def _are_indexed_entry_fields_equal(old: CatalogEntry | None, new: CatalogEntry) -> bool:
     """Return whether two versions of an entry have the same indexed fields, apart from times."""
     names = ("title", "kind", "type", "topic", "agent", "hidden", "archived")
     return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
@@ -397,7 +397,7 @@ class WorkspaceIndexWriter:
             return known is None or known[1] != state or known[0] in again
 
         subjects = []
-        for subject in self._iterate_until_stopped(_iterate_indexed_subjects(knowledge)):
+        for subject in self._iterate_until_stopped(_iterate_enabled_subjects(knowledge)):
             known = states.pop((subject.topic, subject.slug), None)
             if has_file_changed(known, make_subject_change_signature(subject)):
                 subjects.append(subject)
@@ -497,7 +497,7 @@ class WorkspaceIndexWriter:
                 yield read_subject_entry(item)
 
 
-def _iterate_indexed_subjects(knowledge: KnowledgeBase) -> Iterator[Subject]:
+def _iterate_enabled_subjects(knowledge: KnowledgeBase) -> Iterator[Subject]:
     for topic in knowledge.topics.values():
         if topic.enable:
             for subject in knowledge.iterate_subjects(topic.id):

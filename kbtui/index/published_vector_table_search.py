@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entry_and_chunk_data_types import (
     RankedChunk,
-    select_best_chunks,
+    select_best_chunks_and_further_entries,
     sort_ranked_chunks,
 )
 from kbtui.light_named_tuple import NamedTuple
@@ -68,7 +68,7 @@ def find_published_table(mirror: PublishedLibraryMirror) -> PublishedVectorTable
     facts = mirror.read_mirror_facts().get("remote_vectors")
     if not isinstance(facts, dict):
         return None
-    place = get_published_table_location(mirror.uri)
+    place = get_published_table_path_or_uri(mirror.uri)
     return PublishedVectorTableLocation(
         place,
         int(facts["version"]),
@@ -79,12 +79,12 @@ def find_published_table(mirror: PublishedLibraryMirror) -> PublishedVectorTable
     )
 
 
-def get_published_table_location(uri: str) -> Path | str:
+def get_published_table_path_or_uri(uri: str) -> Path | str:
     """Return the directory or the URI of a library's table of vectors, for `VectorStore`."""
     return f"{uri}/{TABLE_DIRECTORY}" if is_library_uri(uri) else Path(uri, TABLE_DIRECTORY)
 
 
-def make_published_row_number(tie: int) -> int:
+def make_row_number_from_chunk_tie(tie: int) -> int:
     """Return the 63-bit number of a chunk's row in a published table; `tie` is the chunk id as a number."""
     return tie >> 1
 
@@ -141,7 +141,9 @@ class PublishedVectorTableSearcher:
             for row, number, entry_id, id_ in chunks
             if number in self._covered
         ]
-        best = select_best_chunks(sort_ranked_chunks(ranked, least=1.0, cut=is_cut), limit)
+        best = select_best_chunks_and_further_entries(
+            sort_ranked_chunks(ranked, least=1.0, cut=is_cut), limit
+        )
         return [(chunk.number, chunk.score) for chunk in best]
 
     def _open_published_vector_store(self) -> VectorStore:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kbtui.errors import IndexUnavailable
 from kbtui.index.entry_and_chunk_data_types import (
     RankedChunk,
-    select_best_chunks,
+    select_best_chunks_and_further_entries,
     sort_ranked_chunks,
 )
 from kbtui.workspace.paths import convert_path_to_utf8, make_private_directory
@@ -247,25 +247,27 @@ class VectorStore:
     ) -> list[tuple[int, float]]:
         """Return the numbers of the nearest chunks and their cosine similarities, best first.
 
-        See `rank_nearest_chunks`.
+        See `find_nearest_ranked_chunks`.
         """
-        ranked = self.rank_nearest_chunks(vector, where, limit)
+        ranked = self.find_nearest_ranked_chunks(vector, where, limit)
         return [(row.number, row.score) for row in ranked]
 
-    def rank_nearest_chunks(
+    def find_nearest_ranked_chunks(
         self, vector: Sequence[float], where: str, limit: int
     ) -> list[RankedChunk]:
         """Return the nearest chunks, best first.
 
         Equal similarities are sorted by chunk id. `where` is a condition from
         `make_vector_filter_sql`. If the nearest `limit` chunks belong to few entries, the nearest chunks
-        of other entries follow (see `select_best_chunks`).
+        of other entries follow (see `select_best_chunks_and_further_entries`).
         """
         found, is_cut = self._find_enough_rows(
             where, limit,
             lambda wanted, probed: self.find_nearest_vector_rows(vector, where, wanted, probed),
         )  # fmt: skip
-        return select_best_chunks(sort_ranked_chunks(found, least=1.0, cut=is_cut), limit)
+        return select_best_chunks_and_further_entries(
+            sort_ranked_chunks(found, least=1.0, cut=is_cut), limit
+        )
 
     def find_nearest_row_ids(
         self, vector: Sequence[float], where: str, limit: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorStore
+from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorLookup
 from kbtui.workspace.paths import make_private_directory
 from kbtui.workspace.published_library import find_existing_library_mirror
 
@@ -31,7 +31,7 @@ class CachingTextEmbedder:
         self.model = model
         make_private_directory(workspace.cache_dir)
 
-        published = PulledVectorStore(
+        published = PulledVectorLookup(
             lambda: mirror.database if (mirror := find_existing_library_mirror(workspace)) else None
         )
         self._cache = EmbeddingCache(

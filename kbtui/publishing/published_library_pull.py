@@ -29,7 +29,7 @@ from kbtui.index.embedding_cache import (
     write_pulled_vectors,
 )
 from kbtui.index.published_vector_table_search import (
-    get_published_table_location,
+    get_published_table_path_or_uri,
     make_table_version_id,
 )
 from kbtui.light_named_tuple import NamedTuple
@@ -340,7 +340,7 @@ class _LibraryPull:
         if table is not None and manifest.model is not None:
             from kbtui.index.vector_store import VectorStore
 
-            place = get_published_table_location(self._mirror.uri)
+            place = get_published_table_path_or_uri(self._mirror.uri)
             with convert_table_errors(str(place)):
                 store = VectorStore(
                     place, manifest.model, table.dimension,

@@ -9,14 +9,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kbtui.index.chunk_embedder import (
-    combine_vectors_of_passage,
-    list_texts_of_passage_vector,
+    combine_into_passage_vector,
+    list_texts_to_embed_for_passage,
     make_vector_table_row,
 )
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.published_vector_table_search import (
-    get_published_table_location,
-    make_published_row_number,
+    get_published_table_path_or_uri,
+    make_row_number_from_chunk_tie,
 )
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.publishing.published_library_format import VectorTableVersion
@@ -59,7 +59,7 @@ class PassageToPublish(NamedTuple):
     @property
     def row_number(self) -> int:
         """The number of its row in the table."""
-        return make_published_row_number(int(self.chunk.id, 16))
+        return make_row_number_from_chunk_tie(int(self.chunk.id, 16))
 
     @property
     def chunk(self) -> Chunk:
@@ -68,7 +68,7 @@ class PassageToPublish(NamedTuple):
 
     def list_embedded_texts(self) -> list[str]:
         """Return the texts from which the passage's vector is computed."""
-        return list_texts_of_passage_vector(self.entry.title, self.chunks, self.position)
+        return list_texts_to_embed_for_passage(self.entry.title, self.chunks, self.position)
 
 
 class UpdatedPublishedVectorTable(NamedTuple):
@@ -99,7 +99,7 @@ def update_published_table(
     """
     from kbtui.index.vector_store import VectorStore
 
-    place = get_published_table_location(uri)
+    place = get_published_table_path_or_uri(uri)
     wanted = {passage.row_number: passage for passage in passages}
     with convert_table_errors(str(place)):
         store = VectorStore(
@@ -174,7 +174,7 @@ def _make_vector_rows(
         rows, vectors = [], []
         for passage, group in zip(some, groups, strict=True):
             title, own, *around = (known[hash_embedded_text(text)] for text in group)
-            vectors.append(combine_vectors_of_passage(passage.entry.kind, title, own, around))
+            vectors.append(combine_into_passage_vector(passage.entry.kind, title, own, around))
             row = make_vector_table_row(passage.entry, passage.chunk)
             row["number"] = passage.row_number
             rows.append(row)

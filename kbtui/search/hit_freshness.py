@@ -195,7 +195,7 @@ def list_outdated_turns(
     workspace: Workspace, reader: IndexReader, *, hidden: bool = False
 ) -> list[TurnWithOutdatedCitations]:
     """Return all outdated turns, newest first."""
-    given = reader.list_citations_of_distinct_given_texts()
+    given = reader.list_one_citation_per_given_text()
     outdated = find_outdated_turns_in_rows(workspace, reader, given, hidden=hidden)
     targets = {subject.ref for turn in outdated for subject in turn.subjects}
     rows = reader.list_citations_of_targets(targets)

@@ -25,7 +25,7 @@ from kbtui.index.entry_and_chunk_data_types import (
     get_block_of_place,
     get_entry_number_of_place,
     get_place_range_of_entry,
-    select_best_chunks,
+    select_best_chunks_and_further_entries,
     sort_ranked_chunks,
 )
 from kbtui.index.keyword_tokenizer import (
@@ -36,7 +36,7 @@ from kbtui.index.keyword_tokenizer import (
     normalize_unicode,
 )
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.search.nearby_passage_scoring import NearbyPassageScorer, make_number_query
+from kbtui.search.nearby_passage_scoring import NearbyPassageScorer, make_any_number_query
 from kbtui.search.query_stemming_and_matching import (
     QueryToken,
     QueryWord,
@@ -90,7 +90,7 @@ class QueryTerm(NamedTuple):
         return " " in self.term and "|" not in self.term
 
 
-def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
+def drop_query_terms_of_little_worth(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
     """Return the terms in `parts` that are worth searching for.
 
     In a large index, terms that contribute little are left out (see `MIN_WORTH_SHARE`).
@@ -435,7 +435,7 @@ class KeywordSearch:
         """Return the best `limit` chunks by keywords.
 
         If these chunks belong to few entries, the best chunks of other entries follow (see
-        `select_best_chunks`). If the query has only filters, the newest chunks come first.
+        `select_best_chunks_and_further_entries`). If the query has only filters, the newest chunks come first.
         """
         return self._merge_rows_of_both_indexes(
             [side.rank_chunks_of_index(limit) for side in self.sides], limit
@@ -472,7 +472,7 @@ class KeywordSearch:
         found, *more = sides
         for rows in more:
             found = sort_ranked_chunks([*found, *rows], score_tolerance=self.score_tolerance)
-        return select_best_chunks(found, limit)
+        return select_best_chunks_and_further_entries(found, limit)
 
     def count_matching_chunks(self) -> int:
         """Return how many chunks contain a word of the query and pass its filters."""
@@ -569,7 +569,7 @@ class _KeywordIndexQuery:
     def _build_query_terms(self) -> list[QueryTerm]:
         words = [part for word in self.words for part in self._builder.build_word_terms(word)]
         pairs = self._builder.build_word_pair_terms(self.words)
-        return select_query_terms([*words, *pairs], self._counted)
+        return drop_query_terms_of_little_worth([*words, *pairs], self._counted)
 
     def _list_word_and_phrase_queries(self) -> list[tuple[Any, Any]]:
         """Return a query for each word and phrase; `Occur` says whether a hit must match it."""
@@ -648,7 +648,7 @@ class _KeywordIndexQuery:
             owners |= {row.owner for row in rows}
             is_enough = len(rows) >= limit and len(owners) >= min(limit, MIN_LEG_ENTRIES)
             if is_enough or all_found or last:
-                return select_best_chunks(rows, limit)
+                return select_best_chunks_and_further_entries(rows, limit)
             # Entries with many chunks crowded out others. Fetch again without these entries, so that few
             # chunks of other entries are missing.
             fetched = fetched * 2 if held or len(rows) < limit else limit * FURTHER_FACTOR
@@ -733,7 +733,7 @@ class _KeywordIndexQuery:
         if not wanted_places:
             return [], {}
         blocks = {get_block_of_place(place) for place in wanted_places}
-        among = (Occur.Must, make_number_query(self._schema, "block", blocks))
+        among = (Occur.Must, make_any_number_query(self._schema, "block", blocks))
         query = Query.boolean_query([among, *wanted, *self._limits])
         rows, places = self._search_chunks(query, len(blocks) * BLOCK_PASSAGES)
         return [row for row in rows if places[row[0]] in wanted_places], places
@@ -746,7 +746,7 @@ class _KeywordIndexQuery:
         """
         if not numbers or not self._word_pairs:
             return {}
-        query = make_number_query(self._schema, "chunk", numbers)
+        query = make_any_number_query(self._schema, "chunk", numbers)
         for pair in self._word_pairs:
             # Nest the queries: with one flat query, tantivy would score many more chunks.
             query = Query.boolean_query([(Occur.Must, query), (Occur.Should, pair.query)])
@@ -761,14 +761,14 @@ class _KeywordIndexQuery:
 
     def select_chunk_numbers_of_index(self, numbers: Collection[int]) -> set[int]:
         """Return those of `numbers` that are numbers of chunks in this index."""
-        query = make_number_query(self._schema, "chunk", numbers)
+        query = make_any_number_query(self._schema, "chunk", numbers)
         return set(self._find_chunk_scores(query, len(numbers)))
 
     def score_terms(self, numbers: Collection[int]) -> list[TermScores]:
         """Return the score that each term of the query adds to each of the chunks `numbers`."""
         # One search per term takes less than half the time of tantivy's `explain` for each term and
         # chunk, which also composes the formula of the score as JSON.
-        among = (Occur.Must, make_number_query(self._schema, "chunk", numbers))
+        among = (Occur.Must, make_any_number_query(self._schema, "chunk", numbers))
         scores = []
         for part in self.parts:
             query = Query.boolean_query([among, (Occur.Must, part.query)])
@@ -805,9 +805,11 @@ class _KeywordIndexQuery:
         """
         queries = _build_field_filters(self._schema, request, narrowing)
         if request.chunks:
-            queries.append((Occur.Must, make_number_query(self._schema, "chunk", request.chunks)))
+            queries.append(
+                (Occur.Must, make_any_number_query(self._schema, "chunk", request.chunks))
+            )
         if narrowing.without_chunks:
-            numbers = make_number_query(self._schema, "chunk", narrowing.without_chunks)
+            numbers = make_any_number_query(self._schema, "chunk", narrowing.without_chunks)
             queries.append((Occur.MustNot, numbers))
         if request.since or request.until:
             between = Query.range_query(

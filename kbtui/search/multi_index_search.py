@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from kbtui.index.entry_and_chunk_data_types import (
     SCORE_TOLERANCE,
     RankedChunk,
-    select_best_chunks,
+    select_best_chunks_and_further_entries,
     sort_ranked_chunks,
 )
 from kbtui.light_named_tuple import NamedTuple
@@ -26,7 +26,7 @@ from kbtui.search.query_stemming_and_matching import FEW_KEYWORD_HITS
 from kbtui.search.search_pipeline import (
     HybridScoreFusion,
     SearchRun,
-    add_context_to_hits,
+    add_later_developments_to_hits,
     format_filters_in_effect,
     make_hits_up_to_limit,
     make_match_notices,
@@ -165,10 +165,12 @@ class _MultiIndexSearch:
             if query_vector.vector is not None:
                 words = [] if request.mode == "semantic" else by_keywords
                 self._legs["semantic"] = self._rank_by_meaning(vectors, query_vector.vector, words)
-                coverage, pending = self._find_vector_coverage_and_pending(vectors, words, notices)
+                coverage, pending = self._find_vector_coverage_and_pending_hits(
+                    vectors, words, notices
+                )
         if request.mode != "semantic" or not self._legs:
             self._legs["lexical"] = by_keywords
-            notices += first.make_notices_about_missing_words(by_keywords)
+            notices += first.make_notices_about_wordless_query(by_keywords)
         fusion = HybridScoreFusion(
             self._legs, depth=request.depth, coverage=coverage, pending=pending
         )
@@ -176,7 +178,7 @@ class _MultiIndexSearch:
         order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
         entries = {chunk: self._make_entry_key(chunk) for chunk in order}
         hits, counts = make_hits_up_to_limit(entries, scores, fusion.ranks, request, self._make_hit)
-        hits = self._add_context_to_hits(hits, fusion)
+        hits = self._add_later_developments_to_hits(hits, fusion)
         runs_in_use = [*self._runs.values()]
         exact = self._exact_hit_count if "lexical" in self._legs else None
         notices[:0] = make_match_notices(runs_in_use, hits, exact)
@@ -186,7 +188,7 @@ class _MultiIndexSearch:
             omitted=counts.omitted,
             left_out=counts.left_out,
             empty=not scores
-            and all(run.reader.has_no_entries(hidden=request.hidden) for run in runs),
+            and all(run.reader.is_catalog_empty(hidden=request.hidden) for run in runs),
             filters=format_filters_in_effect(request, first.query),
             is_gap=not hits,
             short_refs=self._shorten_references(hits),
@@ -285,7 +287,7 @@ class _MultiIndexSearch:
                 )
         return self._merge_rows_of_indexes(rows, score_tolerance=SCORE_TOLERANCE, least=1.0)
 
-    def _find_vector_coverage_and_pending(
+    def _find_vector_coverage_and_pending_hits(
         self, vectors: VectorSearch, words: ChunkRanking, notices: list[Notice]
     ) -> tuple[float, frozenset[int]]:
         """Return the fraction of chunks that have a vector, and the keyword hits without a vector."""
@@ -349,7 +351,7 @@ class _MultiIndexSearch:
         merged: dict[int, RankedChunk] = {}
         for row in sort_ranked_chunks(rows, score_tolerance=score_tolerance, least=least):
             merged.setdefault(row.number, row._replace(owner=self._make_entry_key(row.number)))
-        best = select_best_chunks(list(merged.values()), self._request.depth)
+        best = select_best_chunks_and_further_entries(list(merged.values()), self._request.depth)
         return [(row.number, row.score) for row in best]
 
     def _fuse_rankings(self, fusion: HybridScoreFusion) -> dict[int, float]:
@@ -387,7 +389,9 @@ class _MultiIndexSearch:
     def _list_places_of_passage(self, chunk: int) -> list[_PassageInIndex]:
         return [place for _, place in sorted(self._places[chunk].items())]
 
-    def _add_context_to_hits(self, hits: list[Hit], fusion: HybridScoreFusion) -> list[Hit]:
+    def _add_later_developments_to_hits(
+        self, hits: list[Hit], fusion: HybridScoreFusion
+    ) -> list[Hit]:
         """Add answers, later turns and outdated subjects to the hits, each from the hit's own index."""
         found: dict[str, Hit] = {}
         for position, run in self._runs.items():
@@ -398,10 +402,10 @@ class _MultiIndexSearch:
             def measure_match_of_chunk_number(
                 number: int, chunks: dict[int, tuple[str, str]] = chunks
             ) -> float:
-                return fusion.measure_match(int(chunks[number][0], 16))
+                return fusion.measure_chunk_match(int(chunks[number][0], 16))
 
             with self._convert_index_errors(position):
-                own = add_context_to_hits(run, own, measure_match_of_chunk_number)
+                own = add_later_developments_to_hits(run, own, measure_match_of_chunk_number)
             found |= {hit.chunk_id: hit for hit in own}
         return [found[hit.chunk_id] for hit in hits]
 

@@ -73,7 +73,9 @@ class NearbyPassageScorer:
         for token in (token for word in words for token in word.tokens):
             weight = token.weight * SURROUNDINGS_WEIGHT
             weight += found[token.stem].weight if token.stem in found else 0.0
-            highest = weight * (_SATURATION + 1) * _compute_rarity(statistics, token.stem)
+            highest = (
+                weight * (_SATURATION + 1) * _compute_rarity_around_passages(statistics, token.stem)
+            )
             if highest:
                 found[token.stem] = WeightedQueryStem(token.plain, token.stem, weight, highest)
         best = sorted(found.values(), key=lambda term: (-term.highest, term.stem))
@@ -114,7 +116,7 @@ class NearbyPassageScorer:
         blocks = {
             get_block_of_place(place + step) for place in places for step in (-REACH, 0, REACH)
         }
-        among = make_number_query(self._schema, "block", blocks)
+        among = make_any_number_query(self._schema, "block", blocks)
         # One search finds all terms of each passage: term N adds 2 to the power of N to the score.
         wanted = [
             (Occur.Should, Query.const_score_query(self._make_term_query(term.stem), 2.0**at))
@@ -139,7 +141,7 @@ class NearbyPassageScorer:
         return Query.term_query(self._schema, "body", stem, "basic")
 
 
-def make_number_query(schema: Any, field: str, numbers: Iterable[int]) -> Any:
+def make_any_number_query(schema: Any, field: str, numbers: Iterable[int]) -> Any:
     """Return a query for the documents with one of these numbers in `field`. The query does not compute scores."""
     # Make one query for each term: for a set of terms, tantivy reads all term dictionaries.
     terms = [Query.term_query(schema, field, one, "basic") for one in sorted(numbers)]
@@ -148,7 +150,7 @@ def make_number_query(schema: Any, field: str, numbers: Iterable[int]) -> Any:
     )
 
 
-def _compute_rarity(statistics: Any, stem: str) -> float:
+def _compute_rarity_around_passages(statistics: Any, stem: str) -> float:
     """Return the inverse document frequency of a stem in texts around passages; 0 if no passage contains the stem.
 
     The number of such texts that contain the stem is estimated from the number of passages that contain it.

@@ -127,7 +127,7 @@ class RankBonusCalculator:
                 *of_turns.get(one.number, ()),
             )
             found[one.number] = RankBonuses(*(round(value, SCORE_DIGITS) for value in values))
-        places = compute_turn_place_bonuses(
+        places = compute_score_changes_from_turn_reordering(
             {one.number: (one.score, found[one.number]) for one in turns}
         )
         return found | {
@@ -217,7 +217,9 @@ def _compute_conversation_bonuses(turns: Sequence[ScoredPassage]) -> list[float]
     return found
 
 
-def compute_turn_place_bonuses(turns: Mapping[int, tuple[float, RankBonuses]]) -> dict[int, float]:
+def compute_score_changes_from_turn_reordering(
+    turns: Mapping[int, tuple[float, RankBonuses]],
+) -> dict[int, float]:
     """Map the number of each turn's passage to the score that the passage gains from its new place.
 
     `turns` has the fused score and the bonuses of each passage. The turns are sorted once without

@@ -405,7 +405,7 @@ class _QueryFilterApplier:
             if "archived" in states and not part.excluded:
                 self._request = self._request._replace(archived=True)
         elif row.kind == "argument":
-            terms = [_parse_argument_filter(value) for value in values]
+            terms = [_convert_argument_filter_to_term(value) for value in values]
         else:
             terms = [term for value in values for term in self._resolve_filter_value(row, value)]
         if part.excluded and row.key == "mark":
@@ -616,7 +616,7 @@ class _QueryFilterApplier:
         }
 
 
-def _parse_argument_filter(value: str) -> str:
+def _convert_argument_filter_to_term(value: str) -> str:
     from kbtui.index.keyword_tokenizer import normalize_unicode
 
     key, sign, wanted = normalize_unicode(value).partition("=")

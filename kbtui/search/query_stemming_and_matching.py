@@ -166,7 +166,7 @@ class StemmingAnalyzer:
             if token.text in wanted
         ]
 
-    def analyze_letter_run(self, text: str) -> QueryToken | None:
+    def make_letter_run_token(self, text: str) -> QueryToken | None:
         """Return the token of a run of letters and digits, or None if the run is too long for the index."""
         stems = self._first.analyze(text)
         if not stems:
@@ -182,7 +182,7 @@ class StemmingAnalyzer:
     def analyze_query_word(self, word: str) -> list[QueryToken]:
         """Return the distinct tokens of a word; for example, `don't` has two tokens."""
         runs = dict.fromkeys(self._plain.analyze(word))
-        return [token for run in runs if (token := self.analyze_letter_run(run))]
+        return [token for run in runs if (token := self.make_letter_run_token(run))]
 
 
 def analyze_and_correct_query_words(

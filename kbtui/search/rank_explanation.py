@@ -99,7 +99,7 @@ class SearchExplainer:
             reason = explain_missing_entry(self._workspace, ref)
             return RankExplanation(str(ref), "", None, kept_out=[reason])
         if not chunks:
-            reason = _make_error_notice(entry.error) if entry.error else Notice("no_text")
+            reason = _make_entry_error_notice(entry.error) if entry.error else Notice("no_text")
             return RankExplanation(str(ref), entry.title, None, kept_out=[reason])
         self._store_term_scores([(entry, chunk) for chunk in chunks])
         explained = [self._explain_chunk_rank(entry, chunk, str(ref)) for chunk in chunks]
@@ -139,7 +139,7 @@ class SearchExplainer:
                 "lexical", number, Notice("words_but_excluded" if matches else "no_words")
             ),
             semantic=self._find_chunk_rank_in_ranking(
-                "semantic", number, self._explain_missing_vector(chunk)
+                "semantic", number, self._explain_missing_semantic_rank(chunk)
             ),
             title_gives=bonuses.title,
             length_gives=bonuses.length,
@@ -194,7 +194,7 @@ class SearchExplainer:
             }
         return self._deep[leg]
 
-    def _explain_missing_vector(self, chunk: Chunk) -> Notice:
+    def _explain_missing_semantic_rank(self, chunk: Chunk) -> Notice:
         if not chunk.embed:
             return Notice("never_embedded")
         if chunk.number in self._run.pending:
@@ -317,7 +317,7 @@ def _make_rank_sort_key(explained: RankExplanation) -> tuple[bool, int, int, flo
     )
 
 
-def _make_error_notice(detail: str) -> Notice:
+def _make_entry_error_notice(detail: str) -> Notice:
     return Notice("entry_error", {"detail": detail})
 
 
@@ -334,8 +334,8 @@ def explain_missing_entry(workspace: Workspace, ref: Ref) -> Notice:
         try:
             problem = find_conversation(workspace, ref.conversation or "").problem
         except NothingFound as error:
-            return _make_error_notice(error.message)
-        return _make_error_notice(problem) if problem else Notice("not_indexed_yet")
+            return _make_entry_error_notice(error.message)
+        return _make_entry_error_notice(problem) if problem else Notice("not_indexed_yet")
     knowledge = load_knowledge(workspace)
     topic = knowledge.topics.get(ref.topic or "")
     if topic is None:

@@ -107,7 +107,7 @@ def run_search_and_build_answer(
         left_out=counts.left_out,
         has_more=run.has_further_hits,
         # The answer must not reveal that hidden subjects exist.
-        empty=not run.scores and run.reader.has_no_entries(hidden=request.hidden),
+        empty=not run.scores and run.reader.is_catalog_empty(hidden=request.hidden),
         filters=format_filters_in_effect(request, run.query),
         is_gap=is_knowledge_gap(run, hits[0] if hits else None),
         short_refs=run.reader.shorten_references(hit.ref for hit in hits),
@@ -291,7 +291,7 @@ class SearchRun:
         if not self.legs:  # a semantic search without vectors
             self.legs["lexical"] = self.rank_chunks_by_keywords(request.depth)
         if "lexical" in self.legs:
-            self.notices += self.make_notices_about_missing_words(self.legs["lexical"])
+            self.notices += self.make_notices_about_wordless_query(self.legs["lexical"])
         self.fuse_rankings()
         self._append_further_hits()
 
@@ -316,7 +316,7 @@ class SearchRun:
         del self.visible_chunks
         self.has_further_hits = False
 
-    def make_notices_about_missing_words(self, ranking: ChunkRanking) -> list[Notice]:
+    def make_notices_about_wordless_query(self, ranking: ChunkRanking) -> list[Notice]:
         """Return a notice about a ranking by keywords if the query has neither words nor phrases."""
         if self.query.words or self.query.phrases:
             return []
@@ -484,7 +484,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitAndOmission
     hits, counts = make_hits_up_to_limit(
         entries, run.scores, run.fusion.ranks, run.request, run.make_hit
     )
-    return add_context_to_hits(run, hits, run.fusion.measure_match), counts
+    return add_later_developments_to_hits(run, hits, run.fusion.measure_chunk_match), counts
 
 
 Entry = TypeVar("Entry")
@@ -525,15 +525,15 @@ def make_hits_up_to_limit(
     return hits, HitAndOmissionCounts(total, omitted, left_out)
 
 
-def add_context_to_hits(
-    run: SearchRun, hits: list[Hit], measure_match: Callable[[int], float]
+def add_later_developments_to_hits(
+    run: SearchRun, hits: list[Hit], measure_chunk_match: Callable[[int], float]
 ) -> list[Hit]:
     """Add to the hits the answers to requests, the later turns about the same matter, and outdated subjects.
 
-    `measure_match` returns how well a chunk matches the query.
+    `measure_chunk_match` returns how well a chunk matches the query.
     """
     hits = _add_answers_to_hits(run, hits)
-    hits = _add_later_turns(run, hits, measure_match)
+    hits = _add_later_turns(run, hits, measure_chunk_match)
     return _add_outdated_subjects(run, hits)
 
 
@@ -565,7 +565,7 @@ def _cut_at_word(text: str, length: int) -> str:
 
 
 def _add_later_turns(
-    run: SearchRun, hits: list[Hit], measure_match: Callable[[int], float]
+    run: SearchRun, hits: list[Hit], measure_chunk_match: Callable[[int], float]
 ) -> list[Hit]:
     """Add to each hit in a turn the last of the later turns that match the query well; return all hits."""
     entry_ids = {hit.entry_id for hit in hits if hit.turn}
@@ -579,10 +579,10 @@ def _add_later_turns(
     turns: dict[str, list[tuple[int, float]]] = {}
     spoken = run.reader.map_dialogue_chunks_to_turns(list(numbers.values()))
     for number, (entry_id, turn) in spoken.items():
-        turns.setdefault(entry_id, []).append((turn, measure_match(number)))
+        turns.setdefault(entry_id, []).append((turn, measure_chunk_match(number)))
 
     def find_later_turn(hit: Hit) -> int | None:
-        least = LATER_MATCH_SHARE * measure_match(numbers[hit.chunk_id])
+        least = LATER_MATCH_SHARE * measure_chunk_match(numbers[hit.chunk_id])
         later = (
             turn
             for turn, match in turns.get(hit.entry_id, ())
@@ -599,7 +599,7 @@ def _add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
     Returns all hits.
     """
     turns = {(hit.entry_id, hit.turn) for hit in hits if hit.conversation_id and hit.turn}
-    rows = run.reader.find_citations_of_subjects_by_turns(turns)
+    rows = run.reader.find_subject_citations_in_turns(turns)
     if not rows:
         return hits
     outdated = find_outdated_turns_in_rows(
@@ -697,7 +697,7 @@ class HybridScoreFusion:
             leg = "lexical"
         return weight * self._scales[leg].scale_score(number)
 
-    def measure_match(self, number: int) -> float:
+    def measure_chunk_match(self, number: int) -> float:
         """Return how well a chunk matches: the sum of its scaled scores; 0 if all scores are equal."""
         return sum(
             self._scales[name].scale_score(number) for name, own in self.ranks.items() if own

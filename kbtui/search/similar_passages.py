@@ -88,7 +88,7 @@ def select_distinctive_words(
     weights = {}
     for stem, count in counts.items():
         found = searcher.doc_freq("body", stem)
-        token = language.analyze_letter_run(shown[stem].lower())
+        token = language.make_letter_run_token(shown[stem].lower())
         if found < 2 or len(stem) < 3 or token is None or token.weight < 1.0:
             continue
         weights[stem] = (1 + log(count)) * log(total / found)

@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from kbtui.index.chunk_embedder import ChunkEmbedder
-from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorStore
+from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorLookup
 from kbtui.index.embedding_model import LocalEmbeddingModel
-from kbtui.index.entry_and_chunk_data_types import select_best_chunks, sort_ranked_chunks
+from kbtui.index.entry_and_chunk_data_types import (
+    select_best_chunks_and_further_entries,
+    sort_ranked_chunks,
+)
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table_search import (
     PublishedVectorTableSearcher,
@@ -221,7 +224,7 @@ def _embed(index: WorkspaceIndexWriter) -> VectorStore:
     """Fill the member's table of vectors from the mirror; asking for the model is an error."""
     mirror = find_subscribed_mirror(index.workspace)
     assert mirror is not None
-    published = PulledVectorStore(lambda: mirror.database)
+    published = PulledVectorLookup(lambda: mirror.database)
     cache = EmbeddingCache(index.cache_dir / "embeddings.sqlite", MODEL.key, published)
     store = VectorStore(index.folder / "vectors", MODEL.key, clusters.DIMENSION)
 
@@ -335,7 +338,9 @@ def _report_recall(store: VectorStore, remote: list[set[int]], local: list[set[i
     best = []
     for one in questions:
         rows = store.find_nearest_vector_rows(one.tolist(), make_vector_filter_sql(), 300, 0)
-        ranked = select_best_chunks(sort_ranked_chunks(rows, least=1.0, cut=True), 100)
+        ranked = select_best_chunks_and_further_entries(
+            sort_ranked_chunks(rows, least=1.0, cut=True), 100
+        )
         best.append({row.number for row in ranked[:10]})
     for name, found in (("by URI", remote), ("local table", local)):
         if not found:

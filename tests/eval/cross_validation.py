@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.search.passage_reranker import RankBonuses, compute_turn_place_bonuses
+from kbtui.search.passage_reranker import RankBonuses, compute_score_changes_from_turn_reordering
 from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import SCORE_DIGITS, SearchRequest
 from tests.eval.__main__ import GUARDED, load_set
@@ -56,7 +56,7 @@ class Candidates(NamedTuple):
             RankBonuses(*(f * bonus for f, bonus in zip(factors, bonuses, strict=True)))
             for _, _, bonuses in self.rows
         ]
-        places = compute_turn_place_bonuses(
+        places = compute_score_changes_from_turn_reordering(
             {
                 at: (score, scaled[at])
                 for at, (hit, score, _) in enumerate(self.rows)

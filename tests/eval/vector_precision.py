@@ -23,7 +23,7 @@ from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import (
     VECTORS_TABLE,
     EmbeddingCache,
-    PulledVectorStore,
+    PulledVectorLookup,
     write_pulled_vectors,
 )
 from kbtui.index.vector_store import VectorStore
@@ -45,7 +45,7 @@ def make_corpus_with_published_vectors(corpus: IndexedCorpus, directory: Path) -
     with closing(sqlite3.connect(database)) as db:
         db.execute(VECTORS_TABLE)
 
-        class PublishingVectors(PulledVectorStore):
+        class PublishingVectors(PulledVectorLookup):
             """Writes each vector that the chunk embedder asks for into the mirror first."""
 
             def get_vectors(self, model: str, hashes: Sequence[bytes]) -> dict[bytes, bytes]:

@@ -16,7 +16,7 @@ from kbtui.conversations.conversation_repository import (
     load_conversation,
 )
 from kbtui.errors import ConfigError, KbtuiError, UsageError
-from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorStore
+from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorLookup
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_editing import delete_subject
@@ -106,7 +106,7 @@ def test_members_own_version_counts_and_the_rest_comes_from_the_library(
         assert not library.search("not for all", mode="lexical").hits
 
     # What differs is embedded here; everything else has its published vector.
-    published = PulledVectorStore(lambda: PublishedLibraryMirror(uri).database)
+    published = PulledVectorLookup(lambda: PublishedLibraryMirror(uri).database)
     theirs.workspace.cache_dir.mkdir(parents=True, exist_ok=True)
     cache = EmbeddingCache(theirs.root / "cache.sqlite", "m", published)
     keys = [hash_embedded_text(text) for text in ("We move to the harbour.", "Our own words.")]

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from kbtui.errors import KbtuiError
-from kbtui.index.chunk_embedder import ChunkEmbedder, combine_vectors_of_passage
-from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorStore
+from kbtui.index.chunk_embedder import ChunkEmbedder, combine_into_passage_vector
+from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorLookup
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table_search import (
@@ -336,7 +336,7 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
             vector_of(hash_embedded_text(part))
             for part in ("Note 4", "# Note 4\n\nThe plan of service 4.")
         )
-        vector = combine_vectors_of_passage("subject", title, text, []).tolist()
+        vector = combine_into_passage_vector("subject", title, text, []).tolist()
         ranked = remote.search_nearest_chunks(vector, make_vector_filter_sql(), 10)
         assert len(ranked) == 5, "the passage that differs here is not taken from the library"
         chunks = writer.catalog.get_chunks_by_number([ranked[0][0]])
@@ -348,7 +348,9 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
         ours.subject("notes/note4.md", "# Note 4\n\nSomething else.\n")
         publish(ours, place, has_table=True)
         older = VectorStore(table.place, "m", 32, is_published=True, version=table.version)
-        assert older.rank_nearest_chunks(vector, make_vector_filter_sql(), 10)[0].score > 0.999
+        assert (
+            older.find_nearest_ranked_chunks(vector, make_vector_filter_sql(), 10)[0].score > 0.999
+        )
         pull(reader)
         writer.refresh_index()
         newer = find_published_table(mirror)
@@ -376,7 +378,7 @@ def embed_like_the_engine(writer: WorkspaceIndexWriter) -> PublishedVectorTableS
     assert mirror is not None
     table = find_published_table(mirror)
     remote = PublishedVectorTableSearcher(table, writer.folder) if table else None
-    pulled = PulledVectorStore(lambda: mirror.database)
+    pulled = PulledVectorLookup(lambda: mirror.database)
     # Without vectors of earlier pulls.
     (writer.cache_dir / "embeddings.sqlite").unlink(missing_ok=True)
     cache = EmbeddingCache(writer.cache_dir / "embeddings.sqlite", "m", pulled)
