@@ -1,9 +1,8 @@
 """kbtui: browse, search and read the knowledge and the conversations of a workspace.
 
-The public Python API consists of `open_workspace`, of `create_memory_client` for coroutines, and of
-the classes and errors that these two functions use. `import kbtui` takes almost no time, because
-each name is imported when it is used for the first time. The guide's page `guide/python` documents
-the API.
+The public Python API consists of `open_workspace`, `create_memory_client` for coroutines, and the
+classes and errors that these two functions use. `import kbtui` takes almost no time, because each
+name is imported when it is first used. The guide's page `guide/python` documents the API.
 """
 
 from kbtui.version import __version__

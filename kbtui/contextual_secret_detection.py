@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NAME_START = r"(?:(?<![A-Za-z])|(?<=\\[nrt]))"
 # Words for a password, and other names of secrets. An ordinary word is more likely after one of the other
-# names, so the rules for them are stricter.
+# names, so the rules for those names are stricter.
 _PASSWORD_WORDS = (
     r"pass(?:wor[dt]|wd|phrase|code)|kennwort|contrase(?:ñ|n)a|mot de passe|wachtwoord|senha|密码|密碼|パスワード|пароль"
     rf"|(?:(?<=store)|(?<=key)|{_NAME_START})pass(?![a-z])|{_NAME_START}pwd"
@@ -57,7 +57,8 @@ _ASSIGNED = (
     r"|\[(?=[^\[\]]{8,4000}\])(?P<list>[^\[\]]{8,4000})"
     r"|(?:[^\s\"'`,;<>{}()\[\]:\\&|%]|:(?=\w)|[&%](?!\w{1,30}[=;]|#\d|22|2C|3[AB]|7D|0A)|\|(?=\w)|\\(?![\s\"'`\\nrt])){6,500})"
 )
-# The beginnings of names of secrets, for RE2. Common words are combined with the words that make them names.
+# The beginnings of secrets' names, for RE2. A common word such as `key` counts only with the text that makes it
+# such a name.
 _NAME_BEGINNINGS = (
     r"pass|pwd|secret|token|credential|cookie|bearer|kennwort|contrase|mot de passe|wachtwoord"
     r"|senha|psk|sig=|signature=|key=|connection[_-]?string|(?:recovery|backup)[ _-]?code"
@@ -345,7 +346,7 @@ _WEB_KEY = re.compile(
 )
 _MAX_WEB_KEY_CHARACTERS = 8_000
 _CONTEXT_BEGINNING = 3
-"""The number of first characters of a word by which contexts are looked up. No word is shorter."""
+"""Contexts are looked up by this many of a word's first characters. No word is shorter."""
 _CONTEXT_WORDS = sorted(
     {'"kty', *(word for context in _CONTEXTS for word in context.words)}, key=len
 )
@@ -538,9 +539,9 @@ def _find_secrets_in_environment_variables(text: str, data: bytes) -> Iterator[D
 
 
 def _find_secrets_in_lists_after_heading(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the secrets on the lines after a line that names secrets, such as `recovery codes:`.
+    """Yield the secrets in lists below a line that names them, such as `recovery codes:`.
 
-    The lines can be a block or a list in YAML, or a list in Markdown.
+    A list can be a YAML block, a YAML list or a Markdown list.
     """
     for name in compile_re2_pattern(_LIST_START).finditer(data):
         at = name.end()

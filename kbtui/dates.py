@@ -1,7 +1,7 @@
 """Parses and formats dates as people write and read them: `3d`, `yesterday`, `31 Jul`.
 
-Rows of lists show a short form: `14:05`, `31 Jul` or `13 May 2024`. All other places show the full
-form: `2024-05-13 14:05`, or `2024-05-13` for a day.
+Lists show a short form: `14:05`, `31 Jul` or `13 May 2024`. All other places show the full form:
+`2024-05-13 14:05`, or `2024-05-13` for a day.
 """
 
 from __future__ import annotations
@@ -131,9 +131,9 @@ def format_unix_time_as_iso(seconds: float | None) -> str | None:
 
 
 def parse_time_zone(name: str) -> tzinfo:
-    """Return the time zone that `name`, a value of the environment variable TZ, means.
+    """Return the time zone that `name`, a value of the environment variable `TZ`, stands for.
 
-    Raises `ValueError`.
+    Raises `ValueError` for an unknown time zone.
     """
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -176,7 +176,7 @@ def format_time_with_date(when: datetime, present: datetime) -> str:
 
 
 def format_unix_time_as_day(seconds: float) -> str:
-    """Format Unix seconds as a local date such as `2026-05-13`; `?` if they are out of range."""
+    """Format Unix seconds as a local date such as `2026-05-13`. Return `?` if the number is out of range."""
     try:
         return datetime.fromtimestamp(seconds).date().isoformat()
     except (ValueError, OverflowError, OSError):

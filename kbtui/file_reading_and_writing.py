@@ -29,7 +29,7 @@ def read_regular_file(path: str | os.PathLike[str], max_bytes: int = FILE_SIZE_L
     Raises `OSError` if the file cannot be read, is not a regular file, or is larger than
     `max_bytes`.
     """
-    # O_NONBLOCK: opening a pipe would wait for a writer.
+    # Without O_NONBLOCK, opening a pipe would wait for a writer.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags), "rb") as file:
         status = os.fstat(file.fileno())
@@ -45,7 +45,7 @@ FileState = tuple[int, int, int]
 
 
 def get_file_state(status: os.stat_result) -> FileState:
-    """Return the state of a file, which differs after the file was changed or replaced."""
+    """Return the state of a file, which is different once the file has been changed or replaced."""
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 

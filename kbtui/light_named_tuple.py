@@ -1,4 +1,4 @@
-"""`NamedTuple` for kbtui's records: typed as typing's, but cheaper to define.
+"""`NamedTuple` for kbtui's records: the same to a type checker as `typing.NamedTuple`, but cheaper to define.
 
 `typing.NamedTuple` compiles and checks every annotation when the class is defined, although a type
 checker does this anyway. `docs/performance.md` says what this costs.

@@ -322,7 +322,7 @@ def shorten_references(
 
 
 def shorten_reference(reference: str, short_ids: Mapping[str, str]) -> str:
-    """Return a reference in which the id of the conversation is in its short form."""
+    """Return a reference with its conversation's id in the short form."""
     conversation, colon, position = reference.partition(":")
     return f"{short_ids.get(conversation, conversation)}{colon}{position}"
 

@@ -111,7 +111,7 @@ def mask_secrets_in_excerpt(excerpt: str, source: str) -> str:
 def mask_secrets_in_json(value: Any) -> Any:
     """Mask the secrets in all strings of a parsed JSON value.
 
-    A string is also masked if only its key, such as `password`, shows that it is a secret.
+    A string is masked even if only its key, such as `password`, shows that it is a secret.
     """
     return _JsonSecretMasker().mask_value(value)
 
@@ -467,7 +467,7 @@ def _find_kubernetes_secret_values(text: str) -> Iterator[DetectedSecret]:
 
 
 def _find_wallet_seed_phrases(text: str, start: int, end: int) -> Iterator[DetectedSecret]:
-    """Yield seed phrases of wallets: twelve or more words of the BIP 39 list in a row."""
+    """Yield wallet seed phrases: twelve or more consecutive words from the BIP 39 list."""
     known = _load_wallet_seed_words()
     phrase: list[re.Match[str]] = []
     for word in (*_PHRASE_WORD.finditer(text, start, end), None):

@@ -26,7 +26,7 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
         "-----BEGIN ",
         rf"{_PEM_TYPE}[\w+/=\s\\:,.()-]{{40,8000}}?-----END {_PEM_TYPE}",
     ),
-    # A key in a file as tools print it: its lines begin with line numbers, quote marks or the like.
+    # A key in a file as tools print it, with a line number, a quote mark or the like before each line.
     (
         "private key",
         "-----BEGIN ",
@@ -184,7 +184,7 @@ _PREFIXES = sorted(
     {prefix for _, prefixes, _ in _FORMATS for prefix in prefixes.split("|")}, key=len
 )
 _KINDS = {prefix: kind for kind, prefixes, _ in _FORMATS for prefix in prefixes.split("|")}
-# Prefixes that also occur before other texts. A cut key after such a prefix is not recognized.
+# Prefixes that also occur before other texts. A key that is cut off after such a prefix is not recognized.
 _WEAK_PREFIXES = frozenset(
     prefix
     for prefix in _PREFIXES
@@ -206,13 +206,13 @@ _PEM_LAST_LINE = re.compile(
 _OTHER_PEM_START = re.compile(
     r"-----BEGIN (?!(?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY)[A-Z0-9 ]{1,40}-----"
 )
-# Escapes of JSON and URLs, and terminal colours. An escape can end in a letter, but the letter after
+# Escapes in JSON and URLs, and terminal colours. An escape can end in a letter, but the letter after
 # it starts a new word.
 _ESCAPE = re.compile(
     r"(?:\\[nrtbf]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9A-F]{2}|\x1b\[[\d;]{0,9}m)\Z"
 )
 _KEY_CHARACTERS = re.compile(r"[\w+/=.~%-]+", re.ASCII)
-# A line break within a key, and the marks that can begin the next line: of quotes, comments, line numbers.
+# A line break within a key, and what can begin the next line: a mark of a quote or comment, or a line number.
 _WRAP = re.compile(
     r"[ \t]*\\?(?:\r?\n|\\{1,8}n)[ \t]*(?:[>|│#*+]{1,3}[ \t]*)?(?:\d{1,6}[→\t|:][ \t]*)?"
 )

@@ -1,7 +1,7 @@
 """Sanitizes, measures and cuts text for terminals.
 
 Text from files, conversations and queries is untrusted. `sanitize` makes it safe for a terminal or
-a pane, in the same way as JP. Printable text, newlines and tabs stay. Escape sequences, other
+a pane, as JP does. Printable text, newlines and tabs stay. Escape sequences, other
 control characters and bidirectional overrides are removed. Colours are also removed, because kbtui
 shows only its own colours.
 """
@@ -109,12 +109,12 @@ def sanitize(text: str, policy: Policy | None = None) -> str:
 
 
 def _has_only_usual_characters(text: str) -> bool:
-    """Return whether a text has no other characters than those of `_USUAL_RANGES`."""
+    """Return whether a text contains only characters in `_USUAL_RANGES`."""
     global _usual_characters
     if text.isascii():
         return text.replace("\n", "").replace("\t", "").isprintable()
     if re := sys.modules.get("re"):
-        # This takes a tenth of the time of `strip`, but it is no reason to import `re`.
+        # This takes a tenth of the time of `strip`, but is not worth an import of `re`.
         return re.fullmatch(_USUAL, text) is not None
     if not _usual_characters:
         _usual_characters = "".join(
@@ -126,7 +126,7 @@ def _has_only_usual_characters(text: str) -> bool:
 def strip_escape_sequences(text: str) -> str:
     """Remove escape sequences from a text.
 
-    Otherwise, parts of them, such as `31m`, would be indexed as words.
+    If they stayed, parts of them, such as `31m`, would be indexed as words.
     """
     if "\x1b" not in text and text.isascii():
         return text
@@ -155,7 +155,7 @@ def is_sanitize_policy_strip() -> bool:
 
 
 def strip_escape_sequences_before_cutting(text: str) -> str:
-    """If the policy is "strip", remove the escape sequences of a text that will be cut.
+    """If the policy is "strip", remove the escape sequences from a text that is about to be cut.
 
     A cut can divide a sequence, and `sanitize` does not recognize a part of a sequence.
     """
@@ -328,7 +328,7 @@ def remove_heading_and_bold_marks(
 def find_start_of_densest_matches(
     text: str, matches: Sequence[tuple[int, int]], length: int
 ) -> int:
-    """Return the start of the part of `text` with the largest number of different matches.
+    """Return the start of the part of `text` with the most distinct matches.
 
     The part has `length` characters and begins with a match. If several parts have the same number
     of matches, the first of them is chosen. Returns 0 if there are no matches.
@@ -349,9 +349,9 @@ _SENTENCE_ENDS = (". ", "? ", "! ", ".\n", "\n\n")
 def find_excerpt_start(text: str, matches: Sequence[tuple[int, int]], length: int) -> int:
     """Return the offset at which an excerpt of `length` characters starts.
 
-    It shows the part of the text with the most distinct matches, and starts with the sentence or
-    paragraph of the first of them, if its beginning is near, or else with a word. If the text ends soon
-    after the match, the excerpt starts with an earlier sentence.
+    The excerpt shows the part of the text with the most distinct matches. It begins with the sentence or
+    paragraph of the first match in this part, or with a word if that sentence begins too far before the
+    match. If the text ends soon after the match, the excerpt begins with an earlier sentence.
     """
     if len(text) <= length:
         return 0
@@ -450,7 +450,7 @@ def format_json_value_on_one_line(value: object) -> str:
 KNOWLEDGE_CHANGED = "knowledge changed since"
 """The words with which front ends mark an outdated turn."""
 NO_LONGER_THERE = "no longer there"
-"""What the screen and the commands say of a cited subject that was deleted, renamed or disabled."""
+"""What the screen and the commands say about a cited subject that was deleted, renamed or disabled."""
 LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
     "lexical": "keywords",
     "semantic": "meaning",

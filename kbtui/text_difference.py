@@ -28,7 +28,7 @@ class ChangedWords(NamedTuple):
     """The ranges of the words that differ between two texts, and the fraction of equal words.
 
     `old` and `new` are ranges of characters in the old and in the new text, in order. Neighbouring
-    changed words are one range. `similarity` is 1 if all words are equal, and 0 if none are equal.
+    changed words form one range. `similarity` is 1 if all words are equal, and 0 if none are equal.
     """
 
     old: list[TextRange]
@@ -84,7 +84,7 @@ def find_changed_words(old: str, new: str) -> ChangedWords:
 
 
 def compare_paragraphs(old: str, new: str) -> list[ComparedParagraph]:
-    """Return the paragraphs of both texts in order, and pair changed ones with their old version.
+    """Return the paragraphs of both texts in order, and pair changed ones with their old versions.
 
     Paragraphs are separated by empty lines. A different number of empty lines is not a change.
     """
@@ -105,7 +105,7 @@ def compare_paragraphs(old: str, new: str) -> list[ComparedParagraph]:
 
 
 def format_unified_difference(old: str, new: str, old_name: str, new_name: str) -> str:
-    """Return the difference of two texts in the format of `diff -u`; "" if they are equal.
+    """Return the difference between two texts in the format of `diff -u`; "" if they are equal.
 
     A missing newline at the end of a text is not a difference.
     """

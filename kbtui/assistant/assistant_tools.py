@@ -633,7 +633,7 @@ def format_search_answer(
         title += _format_outdated_subjects(hit, remark_width) + _format_turn_marks(
             hit, remark_width
         )
-        # With a project, the line is no citation of an entry of this workspace (SEARCH_RESULT_HEADER).
+        # The project keeps the line from counting as a citation of an entry in this workspace (SEARCH_RESULT_HEADER).
         project = f" · project {label[1:-2]}" if label else ""
         header = f"[entry {hit.entry_id}{project} · chunk {hit.chunk_id} · score {hit.score:.4f}]"
         begin = f"{header} {title}\n"

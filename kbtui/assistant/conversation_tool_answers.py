@@ -266,7 +266,7 @@ class ConversationGrepAnswer:
 class ConversationReadAnswer:
     """The answer of `conversation_read`.
 
-    `turns` are the returned turns, and `turns_total` is the number of all turns of the conversation.
+    `turns` are the returned turns, and `turns_total` is the conversation's total number of turns.
     """
 
     id: str

@@ -134,7 +134,7 @@ def answer_conversation_list(
     max_chars: int | None = None,
     masked: bool = False,
 ) -> ConversationListPage:
-    """Answer a call of `conversation_list`.
+    """Answer a call to `conversation_list`.
 
     `file` is a path in the workspace or the reference of a subject. If `file` is given, only
     conversations with turns that changed or read this file are listed, together with these turns.
@@ -142,7 +142,8 @@ def answer_conversation_list(
     and notices name the lines that no turn wrote. With `file`, sorting by activity uses the times of the
     listed turns.
 
-    `agents` contains prefixes of agent names; None selects all agents. `labels` contains texts `KEY` or `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`.
+    `agents` contains prefixes of agent names; None selects all agents. A conversation must have all
+    `labels`, each `KEY` or `KEY=VALUE`. `sort` is one of `TIME_SORTS`.
     If `masked` is true, secrets are masked. The page has at most `limit` conversations, and at most
     `max_chars` characters of XML. Raises `UsageError` if `limit` or `offset` is too small.
     """
@@ -365,7 +366,7 @@ def answer_conversation_grep(
     max_chars: int | None = None,
     masked: bool = False,
 ) -> ConversationGrepAnswer:
-    """Answer a call of `conversation_grep`.
+    """Answer a call to `conversation_grep`.
 
     `agents` contains prefixes of agent names; None selects all agents. The conversation
     with the latest activity comes first. In each conversation, matches in the title come first. The
@@ -489,7 +490,7 @@ def _make_omitted_matches_notice(
             )
         return ConversationToolNotice(fact, hint, command_hint)
     hint = f"{larger_answer_hint}use a longer pattern, or search only some `scopes`"
-    # A conversation that fills this answer alone would fill the next one, too.
+    # A conversation that fills this answer on its own would also fill the next one.
     if answer.hits and unfinished[0] == answer.hits[0].id:
         unfinished = unfinished[1:]
     if not unfinished:
@@ -671,14 +672,14 @@ def answer_conversation_read(
     masked: bool = False,
     extract_citations: Callable[[Conversation], Iterable[Citation]] | None = None,
 ) -> ConversationReadAnswer:
-    """Answer a call of `conversation_read`.
+    """Answer a call to `conversation_read`.
 
     `extract_citations` returns the citations of a conversation. If it is given, each turn in the
     answer names the subjects that have changed since the turn used them.
 
     `id` can also name a turn or call (`jp-c17457886043:3.2`). `max_chars` limits the size of the
     answer as XML, even if another format is printed; None means no limit. A single turn that
-    exceeds the limit is shortened. If several turns exceed the limit together, `UsageError` is
+    exceeds the limit is shortened. If several turns together exceed the limit, `UsageError` is
     raised. If `masked` is true, secrets are masked.
 
     Raises `UsageError` for an invalid argument. Raises `NothingFound` for an unknown conversation
@@ -712,7 +713,7 @@ def answer_conversation_read(
 
 
 def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
-    """Return the number of the requested turn: the one in the reference, otherwise `turn`.
+    """Return the number of the requested turn: the one in the reference, or else `turn`.
 
     Returns None if neither the reference nor `turn` names a turn. Raises `UsageError` if `turn` or `last`
     contradicts the turn in the reference.

@@ -1,4 +1,4 @@
-"""Installs and removes the files that define kbtui's tools for JP, and answers JP's calls of the tools."""
+"""Installs and removes the files that define kbtui's tools for JP, and answers JP's calls to the tools."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ _FOLDERS_LINE = re.compile(rb"# Folders (?:made with it|that kbtui created for i
 
 @dataclass(frozen=True)
 class PlannedFileChange:
-    """A planned change of one file. The change is made only if the file's content is still `old`.
+    """A planned change to one file. The change is made only if the file's content is still `old`.
 
     `why` is an explanation for the user, or None. The actions `write`, `update` and `remove` change
     the file. The other actions leave the file as it is:
@@ -330,7 +330,7 @@ def _check_inside_workspace(workspace: Workspace, path: str) -> None:
 
 
 def _find_conflicting_tool_files(workspace: Workspace, names: set[str]) -> dict[str, str]:
-    """Map each tool name in `names` that another file defines, too, to the path of this file.
+    """Map the name of each tool in `names` that another file also defines to that file's path.
 
     JP would merge the two definitions of such a tool.
     """
@@ -355,10 +355,10 @@ MAX_ARGUMENT_WIDTH = 200
 
 
 def answer_jp_tool_call(context_json: str, tool_json: str) -> dict[str, object]:
-    """Answer JP's call of a local tool. Both arguments are JSON objects as text.
+    """Answer a call from JP to a local tool. Both arguments are JSON objects as text.
 
     The workspace is exactly `context.root`; directories above it are not searched.
-    `context.conversation_id`, if JP passes it, is the id of the calling conversation. Errors of kbtui
+    `context.conversation_id`, if JP passes it, is the id of the calling conversation. kbtui's errors
     become answers.
     """
     try:

@@ -245,7 +245,7 @@ class _McpRequestHandler:
     async def call_tool(
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        """Answer a tool call. Only a call of an unknown tool is answered with a protocol error."""
+        """Answer a tool call. Only a call to an unknown tool is answered with a protocol error."""
         call = params.name, params.arguments or {}, self._library, self._current
         answer_call = partial(answer_tool_call, *call, masked=self._masked)
         try:

@@ -42,7 +42,7 @@ def run_tools_command(args: Namespace) -> int:
     `install` shows the files that it will write and asks for confirmation. It never changes a file
     that kbtui did not write or that you have edited. The MCP server needs no installation.
 
-    When topics change, the description of `learn` changes, too. The exit code of `install --check` tells a
+    When topics change, the description of `learn` changes too. The exit code of `install --check` tells a
     script whether the installed tools are up to date: 0 if they are, 1 if `install` would change files, 3 if
     a file that kbtui did not write is in the way, and 4 if only files that you edited are out of date.
     """
@@ -243,7 +243,7 @@ def declare_tool_command_arguments(parser: ArgumentParser) -> None:
 
 
 def run_tool_command(args: Namespace) -> int:
-    """Answer one call of a JP local tool. JP runs this command with two JSON arguments.
+    """Answer one call to a JP local tool. JP runs this command with two JSON arguments.
 
     The answer goes to stdout as JSON. The exit code is 0 if the tool succeeded, 1 if not.
     """

@@ -29,8 +29,8 @@ class CliArgumentParser(argparse.ArgumentParser):
     """An `ArgumentParser` that raises `UsageError` instead of printing a message and exiting.
 
     Every parser has the option `-w`, so that users can write `-w` before or after the command. The
-    option has no default: otherwise, the command's parser would replace an earlier `-w` with its
-    default.
+    option has no default, because a default in the command's parser would replace an
+    earlier `-w`.
     """
 
     hint: str | None = None
@@ -55,8 +55,8 @@ def split_values_at_commas(values: list[str] | None) -> list[str] | None:
     """Split each value of a repeatable option at its commas."""
     if values is None:
         return None
-    # Keep an empty value (such as an unset variable in a script), which is refused later. Dropping
-    # it would make the command include everything.
+    # Keep an empty value, such as an unset variable in a script, so that it is refused later. If it
+    # were dropped, the command would include everything.
     return [word for value in values for word in value.split(",") if word] or [""]
 
 
@@ -77,7 +77,7 @@ _OPTIONS_BY_ARGUMENT = {
 
 @contextmanager
 def reword_errors_for_command() -> Iterator[None]:
-    """Reword tools' errors to mention command-line options instead of the tools' arguments."""
+    """Reword the tools' errors to name command-line options instead of tool arguments."""
     try:
         yield
     except KbtuiError as error:

@@ -86,7 +86,7 @@ def format_indented_json(value: Any, *, ensure_ascii: bool) -> str:
     """Return what `json.dumps` returns with `indent=2`.
 
     `json` is imported only for values that are not plain, because it imports `re`, which would take a
-    sixth of the time of `kbtui search --json`.
+    sixth of the time that `kbtui search --json` takes.
     """
     from _json import encode_basestring, encode_basestring_ascii
 
@@ -205,7 +205,7 @@ class ProgressLine:
 
 
 def format_time_left(seconds: float) -> str:
-    """Format the estimated time that is left, rounded."""
+    """Format an estimate of the remaining time, rounded."""
     if seconds < 10:
         return "a few seconds left"
     if seconds < 90:

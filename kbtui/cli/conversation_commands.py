@@ -330,7 +330,7 @@ def _read_pattern_and_conversation_ids(args: Namespace) -> tuple[str, list[str] 
     text = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not reads_ids:
         return text.removesuffix("\n").removesuffix("\r"), ids
-    # A line has ids only, or an id and other words, as `conversation ls` and `grep` print it.
+    # A line consists of ids, or begins with an id, as in the output of `conversation ls` and `grep`.
     lines = (line.replace(",", " ").split() for line in text.splitlines())
     read = [
         word
@@ -670,9 +670,9 @@ class ConversationFormatter:
         """Yield a line for each match and each line of context.
 
         On a terminal, the lines are grouped by conversation. Otherwise, a line has JP's form
-        `ID:TURN:SCOPE:m:TEXT` for a match, and `ID:TURN:SCOPE:c:TEXT` for context. The lines of a
-        turn come after the turn's marks, which have the form of context in the scope `mark`. If
-        `separate` is true, `--` separates lines of different blocks.
+        `ID:TURN:SCOPE:m:TEXT` for a match, and `ID:TURN:SCOPE:c:TEXT` for context. A turn's
+        marks come before its lines, in the form of context with the scope `mark`. If `separate` is
+        true, `--` separates lines of different blocks.
         """
         previous = None
         for hit in answer.hits:

@@ -248,8 +248,8 @@ def declare_log_command_arguments(parser: ArgumentParser) -> None:
 def run_log_command(args: Namespace) -> int:
     """Print the logs of the engine and the TUI for a bug report, without private text.
 
-    Leaves out file names, ids, addresses, and everything after the first quotation mark of a
-    message. With --whole, nothing is left out. The first lines show the versions of kbtui, Python,
+    The output leaves out file names, ids, addresses, and everything after a message's first quotation
+    mark. With --whole, nothing is left out. The first lines show the versions of kbtui, Python,
     packages and system.
     """
     if args.lines < 1:
@@ -355,7 +355,7 @@ _OMISSION = "…"
 
 
 class DiagnosticLogRedactor:
-    """Removes private text from logs, but keeps the places in the code where errors occurred."""
+    """Removes private text from logs, but keeps the places in the code at which errors occurred."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)

@@ -165,7 +165,7 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
 def _explain_when_engine_runs_source(source: DocumentSourceDefinition) -> None:
     if source.cron is not None:
         print_to_stderr(
-            "the engine runs the source at the scheduled times, and makes up for a missed run when the engine starts; "
+            "the engine runs the source at the scheduled times, and catches up on a missed run when it starts; "
             "the engine keeps running while the TUI, `kbtui mcp` or `kbtui index --watch` is open"
         )
 

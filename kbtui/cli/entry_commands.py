@@ -295,7 +295,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     subject = library.find_subject(_parse_subject_reference(library, args.ref))
     if source := split_front_matter(library.read_subject_text(subject)).source_name:
         print_to_stderr(
-            f"the source {source!r} fetched this subject; the source will not update the subject once you have edited it"
+            f"the source {source!r} fetched this subject, but will not update it once you have edited it"
         )
     if not subject_editing.edit_subject_in_editor(subject):
         print_to_stderr("nothing changed")
@@ -565,7 +565,7 @@ declare_show_command_arguments = declare_open_command_arguments
 
 
 def run_show_command(args: Namespace) -> int:
-    """Print a topic, a subject or lines of it, a conversation, a turn, a tool call or a passage."""
+    """Print a topic, a subject or some of its lines, a conversation, a turn, a tool call or a passage."""
     from kbtui.library import open_workspace
     from kbtui.references import parse_conversation_ref
 
@@ -659,7 +659,7 @@ def _format_marks_of_citing_turns(cites: list[Citation], marks: MarksOfTurns) ->
 def _compare_citations_with_current_texts(
     library: Library, cites: list[Citation]
 ) -> dict[Citation, CitedTextDifference]:
-    """Compare each cited subject that has changed or no longer exists with the text that the turn used."""
+    """Map each citation whose subject has changed or is gone to the difference from the text that the turn used."""
     from kbtui.citations.citation_and_conversation_export import (
         CitedTextDifference,
         format_difference_remark,

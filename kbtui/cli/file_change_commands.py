@@ -111,9 +111,7 @@ def print_git_problem(workspace: Workspace) -> None:
 
     if problem := find_git_history_problem(str(workspace.root)):
         print_to_stderr(
-            sanitize_to_one_line(
-                f"the history in Git cannot be read and is left out: git: {problem}"
-            )
+            sanitize_to_one_line(f"the Git history cannot be read and is left out: git: {problem}")
         )
 
 

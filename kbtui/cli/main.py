@@ -61,7 +61,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "source": ("document_source_command", "fetch pages, files and MCP resources into topics"),
     "tools": ("assistant_tool_commands", "print, install or uninstall the tools for assistants"),
-    "tool": ("assistant_tool_commands", "answer one call of a JP local tool"),
+    "tool": ("assistant_tool_commands", "answer one call to a JP local tool"),
     "mcp": ("assistant_tool_commands", "serve the tools over MCP on stdio"),
     "serve": ("tui_start_commands", "show the TUI in a browser on this machine"),
     "publish": ("published_library_commands", "publish subjects and their vectors for a team"),
@@ -106,7 +106,7 @@ _exit_code: int | None = None
 
 
 def _exit_at_once() -> None:
-    """End the process at once, and do not spend time on freeing all objects."""
+    """End the process at once, without spending time on freeing objects."""
     if _exit_code is None:
         return
     try:
@@ -118,7 +118,7 @@ def _exit_at_once() -> None:
 
 
 def _run_command_or_print_error(words: list[str]) -> int:
-    """Run a command and return its exit code; print the errors that are not caused by a bug."""
+    """Run a command and return its exit code; print errors that are not caused by a bug."""
     try:
         return _dispatch_command(words)
     except KbtuiError as error:
@@ -172,7 +172,7 @@ def _import_command_module(name: str) -> "Any":
 def _print_crash_traceback(
     kind: type[BaseException], error: BaseException, trace: "TracebackType | None"
 ) -> None:
-    """Print the traceback of a bug, without control characters, which quoted files may contain."""
+    """Print the traceback of a bug, without the control characters that quoted files may contain."""
     from traceback import format_exception
 
     from kbtui.terminal_text import sanitize

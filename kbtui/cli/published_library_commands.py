@@ -118,7 +118,7 @@ def run_publish_command(args: Namespace) -> int:
 
 
 def _check_library_is_outside_topics(workspace: Workspace, uri: str) -> None:
-    """Raise `UsageError` if a library would be written into the directory of a topic."""
+    """Raise `UsageError` if a library would be written into a topic's directory."""
     from kbtui.knowledge import load_knowledge
     from kbtui.workspace.published_library import is_library_uri
 
@@ -167,7 +167,7 @@ def _make_embedder(workspace: Workspace, settings: Settings) -> CachingTextEmbed
 
 @contextmanager
 def _convert_vector_cache_errors(workspace: Workspace) -> Iterator[None]:
-    """Turn errors of the cache of vectors into `IndexUnavailable`.
+    """Turn errors from the vector cache into `IndexUnavailable`.
 
     An `OSError` that concerns something else, such as the pipe to the model's process, is not
     converted.
@@ -186,7 +186,7 @@ def _convert_vector_cache_errors(workspace: Workspace) -> Iterator[None]:
         if not name or not (place.is_relative_to(home) or home.is_relative_to(place)):
             raise
         raise IndexUnavailable(
-            f"the cache of vectors cannot be written: {(reason or str(error)).lower()}",
+            f"the vector cache cannot be written: {(reason or str(error)).lower()}",
             where=str(workspace.cache_dir),
             hint="free some space, set XDG_CACHE_HOME to another directory, or publish with --no-vectors",
         ) from error

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def declare_search_command_arguments(parser: CliArgumentParser) -> None:
-    # The usage of all options would hide the message of an error.
+    # A usage line with all options would hide the error message.
     parser.usage = "%(prog)s [-h] [-w PATH] [OPTION ...] QUERY ..."
     parser.hint = (
         "write words that begin with a dash after `--`; "
@@ -284,7 +284,7 @@ def _raise_first_query_mistake(answer: dict[str, Any]) -> None:
 
 DEFAULT_LIMIT = 20
 EXCERPT_CHARACTERS = 240
-"""The maximum number of characters of a hit that are shown in total."""
+"""At most this many characters of a hit are shown in total."""
 MAX_TERMS_SHOWN = 12
 
 

@@ -161,7 +161,7 @@ def _list_reference_completions(path: str | None, topic_name: str, current: str)
 
 
 def _list_conversation_id_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    """List the completions for the id of a conversation.
+    """List the completions for a conversation's id.
 
     If `current` begins with the prefix of an agent, such as `codex-`, the completions are the ids of this
     agent's conversations. Otherwise, they are the ids of JP's live conversations, newest first, and the
@@ -189,9 +189,9 @@ def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
 
 
 def _list_non_jp_id_completions(path: str | None, current: str) -> Pairs:
-    """Return completions of `current` to ids of conversations with agents other than JP.
+    """Return the completions of `current` for conversations with agents other than JP.
 
-    A completion is the short id of a conversation, or the full id if only the full id begins with `current`.
+    A completion is a conversation's short id, or its full id if only the full id begins with `current`.
     """
     from kbtui.conversations.conversation_repository import (
         iterate_conversations_of_agent,

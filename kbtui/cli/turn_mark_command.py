@@ -157,12 +157,12 @@ def _format_turn_mark(placed: PlacedMark, short_ids: Mapping[str, str]) -> str:
 
 
 def format_turn_mark_lines(labels: Iterable[str], indent: str = "    ") -> str:
-    """Return a line of text for each of the `labels` of a turn's marks, indented by `indent`."""
+    """Format the `labels` of a turn's marks, each on a line that begins with `indent`."""
     return "".join(f"{indent}mark: {cut_mark_label(label)}\n" for label in labels)
 
 
 def cut_mark_label(label: str) -> str:
-    """Shorten a long label of a mark, so that the other rows of a list remain visible."""
+    """Shorten a mark's long label, so that the other rows of a list remain visible."""
     from kbtui.conversations.turn_marks import MAX_LISTED_CHARACTERS
 
     return cut_to_width(sanitize_to_one_line(label), MAX_LISTED_CHARACTERS)
@@ -177,7 +177,7 @@ def print_notice_of_unreadable_marks(marks: MarksOfTurns | ConversationMarks) ->
 
 
 def warn_if_marks_cannot_be_read(library: Library) -> None:
-    """If the marks cannot be read, print on stderr that they are not shown, and the reason."""
+    """If the marks cannot be read, say on stderr that they are not shown, and why."""
     from kbtui.userdata.turn_mark_store import MarkStore
 
     try:

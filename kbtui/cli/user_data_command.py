@@ -242,7 +242,7 @@ def _open_user_data_export_file(name: str) -> IO[bytes]:
 def _ask_running_engine_to_refresh_index(roots: list[str]) -> None:
     """Ask a running engine to index the imported sessions.
 
-    The engine may not watch the archive yet.
+    Without this request, an engine that does not watch the archive yet would miss them.
     """
     from kbtui.engine.engine_launcher import is_workspace_open_in_engine
     from kbtui.library import open_workspace

@@ -404,7 +404,7 @@ def test_the_history_of_a_subject_names_the_turns_that_were_given_each_version(
     shutil.rmtree(built.root / ".git/objects")
     done = run(built, "entry", "history", "guide/limits")
     assert "say eleven" not in done.stdout
-    assert "the history in Git cannot be read and is left out: git: " in done.stderr
+    assert "the Git history cannot be read and is left out: git: " in done.stderr
 
 
 def test_a_disabled_subject_is_not_said_to_be_missing(built: Builder) -> None:

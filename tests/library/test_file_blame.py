@@ -359,7 +359,7 @@ def test_blame_says_that_git_fails(
     assert main(where) == 0
     (line,) = capfd.readouterr().err.splitlines()
     reason = "No such file or directory" if is_missing else "out of luck"
-    assert line.endswith(f"the history in Git cannot be read and is left out: git: {reason}")
+    assert line.endswith(f"the Git history cannot be read and is left out: git: {reason}")
 
 
 def test_assistants_find_the_conversations_that_changed_a_file(

@@ -720,7 +720,7 @@ def test_errors_of_directories_and_files_on_this_machine_are_said(
     with monkeypatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(file))
         assert main(["-w", str(ours.root), "publish", uri]) == 3
-    assert "the cache of vectors cannot be written: not a directory" in capfd.readouterr().err
+    assert "the vector cache cannot be written: not a directory" in capfd.readouterr().err
     assert main(["-w", str(ours.root), "publish", str(file / "x"), "--no-vectors"]) == 3
     assert str(file / "x") in capfd.readouterr().err
 
