@@ -1,4 +1,4 @@
-"""Finds or computes the vectors of the texts to publish, with what this machine has already or with the model."""
+"""Finds the vectors of the texts to publish on this machine, or computes them with the model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EMBEDDED_BATCH = 256
 
 
 class CachingTextEmbedder:
-    """Returns the vectors of texts. Those that are neither in the embedding cache nor in the mirror are computed."""
+    """Returns the vectors of texts. Computes those that neither the embedding cache nor the mirror contains."""
 
     def __init__(
         self, workspace: Workspace, model: LocalEmbeddingModel, log: Callable[[str], None]
@@ -49,7 +49,7 @@ class CachingTextEmbedder:
     def embed_texts_in_batches(
         self, texts: dict[bytes, str], on_progress: Callable[[int], None] = lambda done: None
     ) -> Iterator[tuple[list[bytes], np.ndarray]]:
-        """Yield hashes with the vectors of their texts, at most `VECTORS_AT_ONCE` at a time, sorted by hash."""
+        """Yield batches of at most `VECTORS_AT_ONCE` hashes with the vectors of their texts, sorted by hash."""
         import numpy as np
 
         hashes = sorted(texts)

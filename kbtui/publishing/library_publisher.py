@@ -55,16 +55,16 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 TEXT_PART_BYTES = 8 << 20
-"""The approximate size of the files in a part of texts, before compression."""
+"""The approximate size of the files in a text part, before compression."""
 SMALL_PART_BYTES, MAX_SMALL_PARTS = 128 << 10, 32
 """Parts with fewer than `SMALL_PART_BYTES` are joined if there are more than `MAX_SMALL_PARTS` of a kind.
 
-Joining sends their content again, so an update of 1,000 passages, 0.2 MB of texts and 0.8 MB of vectors, is not joined.
+Joining sends their content again, so the size excludes an update of 1,000 passages: 0.2 MB of texts and 0.8 MB of vectors.
 """
 MIN_LIVE_TEXT_SHARE, MIN_LIVE_VECTOR_SHARE = 0.5, 0.25
 """A part is replaced if less than this share of it is still needed. What is still needed is sent again.
 
-Texts are most private, and take a quarter of the bytes, so an earlier text stays less long than its vector.
+Texts are more private and take only a quarter of the bytes, so an obsolete text leaves the store sooner than its vector.
 """
 VERIFIED_PART_BYTES = 256 << 10
 """Every publish verifies all bytes of parts up to this size, but only the tables of contents of larger parts."""
@@ -75,11 +75,11 @@ _REPLACE_HINT = (
 
 @dataclass
 class PublishedLibraryState:
-    """The current state of a library: its manifest, and the tables of contents of its parts.
+    """The current state of a library: its manifest and the tables of contents of its parts.
 
     * `tag` identifies the version of the manifest.
-    * `damaged` has the names of parts that are in the manifest and are missing or damaged.
-    * `stored` maps the names of all parts in the store to their entries in the listing.
+    * `damaged` has the names of the manifest's parts that are missing or damaged.
+    * `stored` maps the name of each part in the store to its entry in the listing.
     """
 
     manifest: LibraryManifest | None = None
@@ -89,7 +89,7 @@ class PublishedLibraryState:
     damaged: set[str] = field(default_factory=set)
     stored: dict[str, ListedStoreObject] = field(default_factory=dict)
     manifest_problem: str | None = None
-    """The problem of the manifest in the store, if this manifest is to be replaced; otherwise None."""
+    """What is wrong with the manifest in the store, if this manifest is to be replaced; None if it is not."""
 
 
 @dataclass
@@ -98,7 +98,7 @@ class LibraryPublishResult:
 
     * `new`, `changed` and `removed` are keys of entries.
     * `vectors` is the number of vectors to send.
-    * `computed` is the number of vectors that the model has computed.
+    * `computed` is the number of vectors that the model computed.
     * `sent_bytes` is the size of the sent parts and the manifest; 0 for a dry run.
     * `sent_parts` is the number of sent parts; 0 for a dry run.
     * `deleted` is the number of deleted parts.
@@ -129,11 +129,11 @@ def read_published_library_state(
     verifies_all: bool = False,
     replaces_damaged: bool = False,
 ) -> PublishedLibraryState:
-    """Read the manifest of a library, and the tables of contents of its parts.
+    """Read a library's manifest and the tables of contents of its parts.
 
-    If `verifies_all` is true, large parts are read whole, too, and their checksums are verified. If
-    `replaces_damaged` is true, an unusable manifest raises no error, and all parts count as
-    damaged.
+    If `verifies_all` is true, even large parts are read whole, so that their checksums can be
+    verified. If `replaces_damaged` is true, an unusable manifest raises no error, and all parts
+    count as damaged.
     """
     found = store.read_object(MANIFEST_NAME, MAX_MANIFEST_BYTES)
     stored = {one.name.rpartition("/")[2]: one for one in store.list_objects(PARTS_PREFIX)}
@@ -194,7 +194,7 @@ class LibraryPublisher:
     ) -> None:
         """Prepare to publish. If `embedder` is None, no vectors are sent, and the published vectors stay.
 
-        If `has_table` is true, the vectors of passages are also written into a table of LanceDB. If
+        If `has_table` is true, the vectors of passages are also written into a LanceDB table. If
         `verifies_all` is true, the checksums of all parts in the store are verified first.
         """
         self._has_table = has_table
@@ -238,7 +238,7 @@ class LibraryPublisher:
     def _map_entries_to_checksums(
         self, parts: Iterable[LibraryPartReference]
     ) -> dict[EntryKey, str]:
-        """Apply `parts` in order; map the key of each resulting entry to the text's checksum."""
+        """Apply `parts` in order; map the key of each resulting entry to its text's checksum."""
         found: dict[EntryKey, str] = {}
         for part in parts:
             if (contents := self._state.texts.get(part.name)) is not None:
@@ -257,10 +257,10 @@ class LibraryPublisher:
         return {key: text for key, text in self._entries.embedded.items() if key not in known}
 
     def describe_suspicious_removal(self) -> str | None:
-        """Return a warning if publishing would remove all entries, or all of a missing topic.
+        """Return a warning if publishing would remove all entries, or entries of a missing topic; None if not.
 
         A topic is missing if its directory does not exist. Such a removal is usually a mistake, for
-        example because a disk is not mounted. Otherwise, the result is None.
+        example because a disk is not mounted.
         """
         removed = self.result.removed
         if removed and not self._entries.texts:
@@ -307,7 +307,7 @@ class LibraryPublisher:
         return self.result
 
     def _update_text_parts(self) -> list[LibraryPartReference]:
-        """Send new and changed texts; return all parts of the new version that contain texts."""
+        """Send new and changed texts; return the new version's text parts."""
         current = {key: text.checksum for key, text in self._entries.texts.items()}
         last: dict[EntryKey, str] = {}
         for part in self._list_intact_published_parts("texts"):
@@ -340,7 +340,7 @@ class LibraryPublisher:
         return kept
 
     def _update_vector_parts(self) -> list[LibraryPartReference]:
-        """Send the vectors that the library lacks; return the new version's parts with vectors."""
+        """Send the vectors that the library lacks; return the new version's vector parts."""
         old = self._list_intact_published_parts("vectors")
         if self._embedder is None:
             return old
@@ -398,11 +398,11 @@ class LibraryPublisher:
     def _update_vector_table(
         self, vector_parts: list[LibraryPartReference], now: float
     ) -> VectorTableVersion | None:
-        """Update the table of vectors if the library has one; return its version for the manifest.
+        """Update the published table if the library has one; return its version for the manifest.
 
-        `vector_parts` contains the parts of vectors of the new version. Readers may need further vectors for the
-        passages that the table lacks. This method then sends a part with these vectors, and appends it to
-        `vector_parts`.
+        `vector_parts` contains the new version's vector parts. If readers need further vectors for
+        the passages that the table lacks, this method sends these vectors in new parts, and appends
+        the parts to `vector_parts`.
         """
         manifest = self._state.manifest
         old = manifest.table if manifest else None
@@ -440,10 +440,9 @@ class LibraryPublisher:
     ) -> list[str]:
         """Return the names of the parts from which a reader can make the vectors of `passages`.
 
-        Parts that are older than the table are not listed, because a reader would fetch many
-        vectors that the table already contains. If a needed vector is only in such a part, it is
-        sent again, in a new part. For example, an unchanged passage next to a changed one needs
-        such a vector.
+        Parts that are older than the table are left out, because a reader would fetch many vectors
+        that the table already contains. If only such a part has a needed vector, for example that
+        of an unchanged passage next to a changed one, the vector is sent again in a new part.
         """
         assert self._embedder is not None
         old = self._state.manifest.table if self._state.manifest else None
@@ -477,7 +476,7 @@ class LibraryPublisher:
     def _drop_small_parts_if_too_many(
         parts: list[LibraryPartReference],
     ) -> list[LibraryPartReference]:
-        """Return `parts`. If they include more than `MAX_SMALL_PARTS` small parts, leave out the small ones."""
+        """Return `parts`, without the small ones if there are more than `MAX_SMALL_PARTS` of them."""
         small = [part for part in parts if part.size < SMALL_PART_BYTES]
         return [p for p in parts if p not in small] if len(small) > MAX_SMALL_PARTS else parts
 
@@ -530,7 +529,7 @@ class LibraryPublisher:
     def _select_recently_retired_objects(
         self, retired: dict[str, float], now: float
     ) -> dict[str, float]:
-        """Return the parts and versions of the table that some readers may still use."""
+        """Return the parts and table versions that some readers may still use."""
         limit = now - self._grace_seconds
         return {name: time for name, time in retired.items() if time > limit}
 

@@ -1,4 +1,4 @@
-"""The state of a subscription: when its library was published and fetched, and how a checkout differs from it."""
+"""The state of a subscription: when its library was published and fetched, and how a checkout differs from the library."""
 
 from __future__ import annotations
 

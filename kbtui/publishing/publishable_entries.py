@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from kbtui.workspace.published_library import PublishSettings
 
 MIN_RECOGNIZED_TEXT = 40
-"""Texts of subjects with fewer characters are not searched for in results, where they can occur by chance."""
+"""Shorter texts of subjects are not searched for in results, because they can occur there by chance."""
 
 LeftOutReason = Literal["secret", "unreadable", "too_large", "name"]
 
@@ -100,7 +100,7 @@ class PublishableEntries:
     hidden: int = 0
     passages: int = 0
     chunks: dict[EntryKey, tuple[CatalogEntry, list[Chunk]]] = field(default_factory=dict)
-    """The passages of each entry, split as in the index of a reader of the library."""
+    """The passages of each entry, split as in the index of a library's reader."""
 
     def record_unpublished_entry(self, ref: str, reason: LeftOutReason, detail: str) -> None:
         """Record that an entry is not published."""
@@ -123,7 +123,7 @@ class PublishableEntries:
 def collect_publishable_entries(
     workspace: Workspace, settings: Settings, publish: PublishSettings
 ) -> PublishableEntries:
-    """Read everything that may be published. An entry that cannot be published is in `left_out`."""
+    """Read everything that may be published. Entries that cannot be published are in `left_out`."""
     found = PublishableEntries()
     knowledge = load_knowledge(workspace)
     names = [topic.id for topic in knowledge.topics.values() if not topic.is_published]

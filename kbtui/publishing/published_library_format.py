@@ -8,10 +8,9 @@ The parts are files that never change, named by hashes of their content. A part 
 contents, which can be read alone. The lengths and counts in a part are checked against limits before
 they are used, and nothing in a part is executed.
 
-* A part of texts has entries: files of subjects, and conversations. Each entry is compressed
-  separately.
-* A part of vectors has the hashes of embedded texts, and the vectors of these texts as numbers of
-  16 bits.
+* A text part has entries, which are the files of subjects and conversations. Each entry is
+  compressed separately.
+* A vector part has the hashes of embedded texts, and the vectors of these texts as 16-bit numbers.
 """
 
 from __future__ import annotations
@@ -117,14 +116,14 @@ class EntryInLibraryPart(NamedTuple):
 
 @dataclass(frozen=True)
 class PublishedTextPartContents:
-    """The table of contents of a part of texts."""
+    """The table of contents of a text part."""
 
     entries: list[EntryInLibraryPart]
 
 
 @dataclass(frozen=True)
 class PublishedVectorPartContents:
-    """The table of contents of a part of vectors."""
+    """The table of contents of a vector part."""
 
     model: str
     dimension: int
@@ -207,7 +206,7 @@ def decode_table_of_contents(
     start = len(_MAGIC) + _LENGTHS.size
     packed, table = _LENGTHS.unpack(data[len(_MAGIC) : start])
     if start + packed + table > len(data) or packed > MAX_CONTENTS_BYTES:
-        raise DamagedLibraryPartError("its table of contents is cut")
+        raise DamagedLibraryPartError("its table of contents is truncated")
     stream = zlib.decompressobj()
     text = stream.decompress(data[start : start + packed], MAX_CONTENTS_BYTES)
     if not stream.eof:
@@ -291,9 +290,9 @@ def read_vectors(
     row = 2 * contents.dimension
     body = data[contents_bytes:]
     if len(body) != row * len(contents.hashes):
-        raise DamagedLibraryPartError("its vectors are cut")
+        raise DamagedLibraryPartError("its vectors are truncated")
     if not np.isfinite(np.frombuffer(body, dtype="<f2")).all():
-        raise DamagedLibraryPartError("a vector is not a number")
+        raise DamagedLibraryPartError("a vector has a value that is not finite")
     return [body[at : at + row] for at in range(0, len(body), row)]
 
 
@@ -382,14 +381,16 @@ class PublishedTopic:
 
 @dataclass(frozen=True)
 class VectorTableVersion:
-    """The LanceDB table with the vectors of a library: the table's version, and the length of its vectors.
+    """One version of the published table, which contains a library's vectors in LanceDB.
 
-    The table can be older than the manifest, and lack vectors of passages. A reader makes these
-    vectors from the parts of vectors that `later_parts` names. `written_at` is the time at which
-    the version was written, by the store's clock. It distinguishes a table that was deleted and
-    written again from the one before, because the versions of both can have the same number.
-    `whole_version` is the version that still has the obsolete rows. The next version is made from
-    it, because LanceDB writes a file again if more than a tenth of its rows is deleted.
+    The table can be older than the manifest, and can therefore lack the vectors of some passages. A
+    reader makes these vectors from the vector parts that `later_parts` names.
+
+    `dimension` is the length of the vectors. `written_at` is the time at which the version was
+    written, by the store's clock. If a table is deleted and written again, `written_at` tells the
+    two tables apart, because their versions can have the same number. `whole_version` is the
+    version that still has the obsolete rows. The next version is made from it, because LanceDB
+    rewrites a file when more than a tenth of its rows are deleted.
     """
 
     version: int
@@ -415,10 +416,9 @@ class LibraryManifest:
     * `model` identifies the model of the vectors.
     * `parts` are in the order in which they apply: entries of a later part replace those of earlier
       parts.
-    * `retired` contains the parts, and the versions of the table of vectors, that this version no
-      longer needs. It maps each of them to the time at which it became unneeded, by the store's
-      clock.
-    * `table` is the table of vectors, if there is one.
+    * `retired` maps each part and table version that this version no longer needs to the time at
+      which it became unneeded, by the store's clock.
+    * `table` is the version of the published table, if there is one.
     """
 
     number: int
@@ -437,21 +437,21 @@ class LibraryManifest:
 
     @property
     def vector_parts(self) -> list[LibraryPartReference]:
-        """The parts with vectors, in order."""
+        """The vector parts, in order."""
         return [part for part in self.parts if part.kind == "vectors"]
 
     @property
     def vector_bytes(self) -> int:
-        """The total size of the parts with vectors."""
+        """The total size of the vector parts."""
         return sum(part.size for part in self.vector_parts)
 
     def list_vector_parts_supplementing_table(self) -> list[LibraryPartReference]:
-        """Return the parts with the vectors that the table of vectors lacks."""
+        """Return the parts with the vectors that the published table lacks."""
         names = self.table.later_parts if self.table else []
         return [part for part in self.vector_parts if part.name in names]
 
     def list_needed_table_versions(self) -> list[int]:
-        """Return the table versions needed by the readers of this manifest or of a recent one."""
+        """Return the table versions that readers of this manifest or of a recent one need."""
         names = [*self.retired, *([self.table.name] if self.table else [])]
         numbers = (name.removeprefix(_TABLE_VERSION_PREFIX) for name in names)
         return [int(number) for number in numbers if number.isdecimal()]

@@ -1,4 +1,4 @@
-"""The database of a mirror: its state, the tables of contents of parts, the checksums of entries, the vectors."""
+"""The database of a mirror: the mirror's state, its vectors, the tables of contents of parts, and the checksums of entries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, checksum TEXT NOT NULL
 
 @contextmanager
 def convert_mirror_errors(mirror: PublishedLibraryMirror) -> Iterator[None]:
-    """Turn errors of the file system and of SQLite into `KbtuiError`."""
+    """Turn errors from the file system and SQLite into `KbtuiError`."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:
@@ -49,7 +49,7 @@ def convert_mirror_errors(mirror: PublishedLibraryMirror) -> Iterator[None]:
 
 
 def open_mirror_database(mirror: PublishedLibraryMirror) -> sqlite3.Connection:
-    """Open the database of a mirror, and create its tables. A damaged database is replaced by an empty one."""
+    """Open the database of a mirror, and create its tables. Replace a damaged database with an empty one."""
     try:
         return _open_database(mirror)
     except sqlite3.DatabaseError as error:

@@ -1,4 +1,4 @@
-"""Mirrors a published library: fetches and verifies the changes, then replaces files of the mirror.
+"""Mirrors a published library: fetches and verifies the changes, then replaces the mirror's files.
 
 The checks cover the manifest's signature (if the workspace has a key), the checksum of every part
 and entry, names, sizes and counts. After an error, the mirror is unchanged. If the machine fails
@@ -96,7 +96,7 @@ class LibraryPullResult:
     * `vectors` counts the new vectors.
     * `are_vectors_remote` is true if the vectors were not fetched because their size exceeds the
       setting `mirror_megabytes`.
-    * `is_table_new` is true if searches use another version of the table of vectors from now on.
+    * `is_table_new` is true if searches now use another version of the published table.
     """
 
     manifest: LibraryManifest
@@ -157,7 +157,7 @@ def pull_library(
 
 @contextmanager
 def _lock_mirror(mirror: PublishedLibraryMirror) -> Iterator[None]:
-    """Lock a mirror during the context, so that two processes do not pull at the same time.
+    """Lock a mirror within the context, so that two processes do not pull at the same time.
 
     The mirror's directory is created if it is missing.
     """
@@ -191,7 +191,7 @@ class _LibraryPull:
                 "nothing is published here", where=self._mirror.uri, hint="check the URI"
             )
         where = self._store.format_object_uri(MANIFEST_NAME)
-        # A mirror that was once verified with a key stays so, also for `kbtui -w URI`.
+        # Once a mirror is verified with a key, it stays verified, even for `kbtui -w URI`.
         key = self._settings.key or get_mirror_state_value(self._db, "key")
         manifest = parse_and_verify_manifest(found.data, where, key)
         self._result = LibraryPullResult(manifest, fetched_bytes=len(found.data), requests=1)
@@ -226,7 +226,7 @@ class _LibraryPull:
     def _is_version_mirrored(self, checksum: str) -> bool:
         """Return whether the mirror has the version whose manifest has this checksum.
 
-        The mirror must also have vectors if the settings require them, and no vectors otherwise.
+        If the settings require vectors, the mirror must have them, too. If not, it must have none.
         """
         if not self._mirror.exists() or get_mirror_state_value(self._db, "manifest") != checksum:
             return False
@@ -256,7 +256,7 @@ class _LibraryPull:
     def _find_entries_of_version(
         self, manifest: LibraryManifest
     ) -> dict[EntryKey, _EntryPlaceInPart]:
-        """Return the entries of the version. A later part replaces entries of an earlier one."""
+        """Map the key of each entry of the version to its place. Later parts replace entries of earlier ones."""
         found: dict[EntryKey, _EntryPlaceInPart] = {}
         for part in manifest.parts:
             contents = self._contents[part.name]
@@ -329,7 +329,7 @@ class _LibraryPull:
         set_mirror_state_value(self._db, "vectors", json.dumps(names))
 
     def _fetch_ids_of_published_table(self, manifest: LibraryManifest) -> None:
-        """Fetch the ids of the chunks whose vectors are in the library's table and need no copy on this machine."""
+        """Fetch the ids of the chunks whose vectors are in the published table, so that this machine needs no copy."""
         table = manifest.table
         state = (
             make_table_version_id(manifest.model, table.version, table.written_at) if table else ""
@@ -497,10 +497,10 @@ def get_subscription_settings(workspace: Workspace) -> LibrarySubscriptionSettin
 
 
 def is_pull_due(workspace: Workspace) -> bool:
-    """Return whether the engine should pull now: the mirror exists, and the last check is old enough.
+    """Return whether the mirror exists and its last check is so old that the engine should pull now.
 
-    The first pull needs a command of the user, because the file that names the library may come
-    from someone else.
+    The user must start the first pull, because the file that names the library may come from
+    someone else.
     """
     try:
         mirror = find_subscribed_mirror(workspace)

@@ -1,7 +1,7 @@
 """Reads and writes the store of a published library: object storage, or a directory.
 
 This is the only module that imports obstore, the Python binding of the library with which LanceDB
-accesses object storage. The credentials are in the environment variables of the store, such as
+accesses object storage. The credentials are in the store's environment variables, such as
 AWS_ACCESS_KEY_ID.
 """
 
@@ -225,7 +225,7 @@ class LibraryStore:
 
 @contextmanager
 def convert_table_errors(where: str) -> Iterator[None]:
-    """Turn errors of LanceDB about a published table into `LibraryStoreError`."""
+    """Turn LanceDB's errors about a published table into `LibraryStoreError`."""
     try:
         yield
     except (IndexUnavailable, OSError, ValueError, RuntimeError) as error:
@@ -310,7 +310,7 @@ _CAUSES = (
 
 
 def _make_store_error(error: BaseException, where: str) -> LibraryStoreError:
-    """Return an error that explains a failed request of a store to the user."""
+    """Return an error that tells the user why a request to the store failed."""
     text = str(error)
     for pattern, message, hint in _CAUSES:
         if re.search(pattern, text):

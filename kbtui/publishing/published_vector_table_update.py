@@ -1,6 +1,6 @@
-"""Updates the table of vectors of a large library when it lacks many passages, or much of it is obsolete.
+"""Updates a large library's published table when the table lacks many passages or has many obsolete rows.
 
-Readers that use the current manifest go on reading the version of the table that this manifest names.
+Readers of the current manifest continue to read the table version that this manifest names.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
 MAX_PASSAGES_MISSING_FROM_TABLE = 100_000
 """The table is written when it lacks more than this number of passages.
 
-Until then, readers fetch the vectors of the missing passages as parts: 77 MB for 100,000 passages. Each row that is
-written costs as much again as its part, so the table of a library of up to this size stays empty, and all
-readers mirror its vectors.
+Until then, readers fetch the vectors of the missing passages as parts: 77 MB for 100,000 passages.
+Writing a row costs as much again as its part. Therefore, a library of up to this size has an empty
+table, and all readers mirror its vectors.
 """
 MAX_OBSOLETE_SHARE = 0.5
 """The table is also written when more than this share of its rows is obsolete.
 
-A search by URI drops obsolete rows from what it finds.
+A search by URI drops obsolete rows from its results.
 """
 ROWS_AT_ONCE = 20_000
 """The number of rows that are in memory at once while they are sent."""
 REQUEST_TIMEOUT = timedelta(minutes=10)
-"""LanceDB sends ten parts of 8 MB at once, which takes long on a slow link."""
+"""LanceDB sends ten parts of 8 MB at once, which takes a long time on a slow link."""
 
 
 class PassageToPublish(NamedTuple):
-    """A passage for the table of vectors: its entry, all passages of the entry, and its position in them."""
+    """A passage for the published table: its entry, all the entry's passages, and its position among them."""
 
     entry: CatalogEntry
     chunks: list[Chunk]
@@ -58,7 +58,7 @@ class PassageToPublish(NamedTuple):
 
     @property
     def row_number(self) -> int:
-        """The number of its row in the table."""
+        """The value of the table's column `number` for this passage."""
         return make_row_number_from_chunk_tie(int(self.chunk.id, 16))
 
     @property
@@ -90,7 +90,7 @@ def update_published_table(
     needed_versions: Sequence[int],
     now: float,
 ) -> UpdatedPublishedVectorTable:
-    """Update the table of vectors of the library at `uri` if it lacks many passages, or much of it is obsolete.
+    """Update the published table of the library at `uri` if the table lacks many passages or has many obsolete rows.
 
     `passages` are the passages of the new version of the library, and `dimension` is the length of
     their vectors. `old` is the version of the table in the current manifest. Readers may need the

@@ -68,10 +68,7 @@ def normalize_host_name(host: str) -> str:
 
 
 def is_allowed_private_host(host: str, hosts: Collection[str]) -> bool:
-    """Return whether `hosts` contains a host.
-
-    `hosts` are the private hosts that the user has allowed.
-    """
+    """Return whether a host is in `hosts`, the private hosts that the user has allowed."""
     return normalize_host_name(host) in {normalize_host_name(name) for name in hosts}
 
 

@@ -112,8 +112,8 @@ def check_cron_expression(expression: str) -> None:
 def find_next_cron_time(expression: str, after: float) -> float | None:
     """Return the next time that matches a cron expression and is later than `after`, or None.
 
-    Both times are in Unix seconds. The expression is in local time: in the time zone of the
-    variable TZ of the current client environment or, without TZ, in the time zone of this process.
+    Both times are in Unix seconds. The expression is in local time. The variable TZ of the current
+    client environment names the time zone. Without TZ, it is the time zone of this process.
     """
     from cronsim import CronSim
 
@@ -136,7 +136,7 @@ _KEYS_BY_KIND: dict[str, dict[str, str]] = {
     "mcp": {"server": _TEXT, "pattern": _TEXT, "env": _LIST},
 }
 MAIN_KEY = {"url_crawl": "url", "file_upload": "file", "mcp": "server"}
-"""For each kind of source, the key that names the URL, path or command of the source."""
+"""For each kind of source, the key that names the source's URL, path or command."""
 SOURCE_KINDS = tuple(_KEYS_BY_KIND)
 
 
@@ -148,9 +148,9 @@ class DocumentSourceDefinitions:
     problems: list[KnowledgeProblem] = field(default_factory=list)
 
     def find_source(self, name: str) -> DocumentSourceDefinition:
-        """Return the source with this name. Raises `NothingFound` if no source has this name.
+        """Return the source with this name.
 
-        Raises `ConfigError` if the source is invalid.
+        Raises `NothingFound` if there is no such source, and `ConfigError` if it is invalid.
         """
         if name in self.sources:
             return self.sources[name]
@@ -290,7 +290,7 @@ _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua j
 def hash_source_for_approval(workspace: Workspace, source: DocumentSourceDefinition) -> str:
     """Return the hash that an approval of a source records.
 
-    The hash covers the declaration of the source. If the source's command names programs in the
+    The hash covers the source's declaration. If the source's command names programs in the
     workspace, the hash also covers their content. When any of this changes, the source needs a new
     approval.
     """

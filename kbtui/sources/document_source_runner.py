@@ -168,7 +168,7 @@ def _make_source_run_record(context: SourceRunContext, began: float) -> SourceRu
 def open_source_document_store(
     workspace: Workspace, source: DocumentSourceDefinition
 ) -> SourceDocumentStore:
-    """Read the directory that contains a source's documents.
+    """Open the store of a source's documents in the topic that the source declares.
 
     Raises `KbtuiError` if the source's topic is unknown or outside the workspace.
     """
@@ -192,9 +192,9 @@ def count_source_documents(workspace: Workspace, source: DocumentSourceDefinitio
 def _open_document_stores_in_all_topics(
     workspace: Workspace, source: DocumentSourceDefinition
 ) -> list[SourceDocumentStore]:
-    """Return the source's directories in all topics.
+    """Open the stores of a source's documents in all topics.
 
-    Earlier runs may have used a different topic from the one declared now.
+    Earlier runs may have used a topic other than the one declared now.
     """
     from kbtui.knowledge import load_knowledge
 
@@ -215,8 +215,8 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
     """Remove a source, and delete its documents unless `keep` is true.
 
     Documents that are kept become ordinary subjects. Documents that the user has edited are never
-    deleted. Returns a message for each document that was not deleted because of an edit, and for
-    each document or directory that could not be changed. Raises `KbtuiError`.
+    deleted. Returns a message for each edited document that was kept, and for each document or
+    directory that could not be changed. Raises `KbtuiError`.
     """
     source = load_source_definitions(workspace).find_source(name)
     with lock_document_source(workspace, name):

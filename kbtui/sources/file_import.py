@@ -95,7 +95,7 @@ def _make_document_url_prefix(file: str, base: Path, root: Path) -> str:
 def _list_document_files(
     run: SourceRunContext, base: Path, named: str
 ) -> Iterator[tuple[Path, str]]:
-    """Yield each file of the directory `base`, with its relative path.
+    """Yield each file in the directory `base`, with its relative path.
 
     Hidden files and links are recorded as skipped, under a path that begins with `named`.
     """

@@ -164,7 +164,7 @@ class HttpFetcher:
         * `inside(url)` returns whether a redirect to this URL is followed. Any other redirect
           raises `FetchError`.
         * `max_bytes` limits the size of the body; a larger body raises `FetchError`. None means the
-          limit of the run.
+          run's limit.
         """
         limit = self.limits.redirects
         try:

@@ -106,7 +106,7 @@ async def _fetch_matching_mcp_resources(
     extractor: TextExtractorProcess,
     limits: SourceRunLimits,
 ) -> None:
-    """Fetch and store every resource that matches the pattern of the source."""
+    """Fetch and store every resource that matches the source's pattern."""
     seconds = limits.seconds
     with anyio.fail_after(seconds):
         wanted = [

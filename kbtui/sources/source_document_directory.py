@@ -238,7 +238,7 @@ def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
 
 
 def compute_document_digest(facts: dict[str, Any], text: str) -> str:
-    """Return a digest, 16 hexadecimal digits, of a document's front matter and text.
+    """Return a digest of a document's front matter and text, as 16 hexadecimal digits.
 
     `facts` is the front matter without the keys `fetched_at` and `digest`.
     """

@@ -51,7 +51,7 @@ _UNREADABLE_EXTENSION = re.compile(
 
 
 class WebCrawler:
-    """One crawl of the website of a source."""
+    """One crawl of a source's website."""
 
     def __init__(
         self, run: SourceRunContext, fetcher: HttpFetcher, extractor: TextExtractorProcess
@@ -67,7 +67,7 @@ class WebCrawler:
         self._done = self._failures = 0
 
     async def crawl_pages(self) -> None:
-        """Fetch the first page, and the linked pages that are within the prefixes of the source.
+        """Fetch the first page, and the linked pages that are within the source's prefixes.
 
         Raises `KbtuiError` if the first page cannot be fetched.
         """
@@ -205,7 +205,7 @@ class WebCrawler:
         """Wait until a request to the host is allowed again.
 
         The caller sends the request in the `async with` block. The delay between two requests is
-        the longer one of two: the delay in the settings and the delay in robots.txt.
+        the one in the settings or the one in robots.txt, whichever is longer.
         """
         host = urlsplit(url).netloc
         delay = self._limits.delay

@@ -1,6 +1,6 @@
-"""Moves bookmarks of turns and calls to the current numbers of these turns and calls.
+"""Moves bookmarks of turns and calls when the numbers of these turns and calls change.
 
-The numbers can change when an agent rewrites the file of a conversation.
+The numbers can change when an agent rewrites a conversation's file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS anchors (
 class _StoredBookmarkAnchor(NamedTuple):
     """The anchor of a bookmark.
 
-    `signature` is the signature that the bookmark's conversation had when the anchor was stored.
+    `signature` is the conversation's signature from when the anchor was stored.
     """
 
     signature: str
@@ -77,7 +77,7 @@ class BookmarkAnchorStore:
         return self._userdata.list_bookmarks() if any(has_moved) else bookmarks
 
     def _move_bookmarks(self, conversation_id: str, refs: list[Ref]) -> bool:
-        """Move the bookmarks `refs` of a conversation to the turns that now contain their texts.
+        """Move a conversation's bookmarks `refs` to the turns that now contain their texts.
 
         Returns whether any reference has changed.
         """

@@ -69,7 +69,7 @@ class LoggedQuery(NamedTuple):
     """A query in the log, and how often it was searched for.
 
     * `last` is the time of the last search for this query, in Unix seconds.
-    * `results` is the number of hits of the last search.
+    * `results` is the number of hits in the last search.
     * `filters` are the filters of the last search.
     * `is_meaning_only` means that none of these hits contains the words of the query.
     """
@@ -83,7 +83,7 @@ class LoggedQuery(NamedTuple):
 
     @property
     def last_result_count_text(self) -> str:
-        """The number of hits of the last search, as text."""
+        """The number of hits in the last search, as text."""
         if self.is_meaning_only:
             return f"0 with these words, {self.results:,} by meaning"
         return f"{self.results:,} found"
@@ -110,7 +110,7 @@ class OpenedHit(NamedTuple):
 
 
 class SearchStatistics(NamedTuple):
-    """A summary of the searches of several days. `gaps` are the queries without a good match."""
+    """A summary of several days' searches. `gaps` are the queries without a good match."""
 
     total: int
     top: list[LoggedQuery]

@@ -1,4 +1,4 @@
-"""Looks up the user's marks on turns and hits, and the turns that a filter `mark:` selects."""
+"""Looks up the user's marks on turns and hits, and the turns that a `mark:` filter selects."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class MarksOfTurns(NamedTuple):
 
 
 def find_marks_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTurns:
-    """Return all marks in the conversations whose turns or calls are named in `refs`.
+    """Return all marks in the conversations of the turns and calls that `refs` names.
 
     References to anything else are ignored. Conversations that cannot be read are left out. If the
     marks cannot be read, the result has a notice.
@@ -82,7 +82,7 @@ def find_marks_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTur
 
 
 def find_marks_of_conversations(workspace: Workspace, conversations: Iterable[str]) -> MarksOfTurns:
-    """Return the marks on all turns of conversations.
+    """Return the marks on all turns of the given conversations.
 
     If the marks cannot be read, the result has a notice.
     """
@@ -103,7 +103,7 @@ def _parse_turn_of_reference(ref: str) -> tuple[str, int] | None:
 def add_marks_to_hits(
     answer: SearchAnswer, workspaces: Mapping[str | None, Workspace]
 ) -> SearchAnswer:
-    """Return the answer with the user's marks on the turns of its hits.
+    """Add the user's marks on turns to the hits in these turns; return the new answer.
 
     `workspaces` maps the values of `Hit.workspace` to workspaces. In a search of only one
     workspace, this value is None. A hit that occurs in several workspaces has the marks of all of

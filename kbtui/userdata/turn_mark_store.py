@@ -157,7 +157,7 @@ class MarkStore:
             return None
 
     def import_marks(self, marks: Iterable[Mark]) -> int:
-        """Add the marks of an export, and return how many marks were added or replaced.
+        """Add the marks from an export, and return how many marks were added or replaced.
 
         If a mark with the same id is already stored, the version with the later change stays. If
         a mark was removed here after the export was made, importing adds it again.
@@ -234,10 +234,10 @@ class MarkStore:
     def _resolve_superseding_targets(
         self, marks: Sequence[Mark]
     ) -> list[tuple[Mark, TargetProblem]]:
-        """Return each mark with the current reference of its target, and what is wrong with the target.
+        """Return each mark with its target's current reference, and the target's problem.
 
-        The target is the text that supersedes the marked text. The second value is "" if
-        nothing is wrong.
+        The target is the text that supersedes the marked text. The problem is "" if nothing is
+        wrong.
         """
         by_conversation: dict[str, list[Mark]] = {}
         for mark in marks:

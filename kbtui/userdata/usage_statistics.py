@@ -48,8 +48,9 @@ class TokenCountAndCost:
 
     * `turns` is the number of turns that used the tokens.
     * `cost` is None if no model's price is known.
-    * If `is_cost_partial` is true, `cost` leaves out models without a known price. If an agent only
-      estimated some tokens, a separate `TokenCountAndCost` has these tokens.
+    * If `is_cost_partial` is true, `cost` leaves out models without a known price.
+
+    Tokens that an agent only estimated have a separate `TokenCountAndCost`.
     """
 
     name: str | None
@@ -85,10 +86,10 @@ class TokenCountAndCost:
 class PeriodTokenStatistics:
     """The tokens of a period.
 
-    `by_day` is sorted by day; the other lists begin with the largest number of tokens. `subjects`
-    has the tokens of the turns that cite each subject. If a turn cites several subjects, its tokens
-    are counted for each of them. If no tokens were used in the period, `day_before` is the last
-    earlier day on which tokens were used.
+    `by_day` is sorted by day; the other lists begin with the largest number of tokens. For each
+    subject, `subjects` has the tokens of the turns that cite it. If a turn cites several subjects,
+    its tokens are counted for each of them. If no tokens were used in the period, `day_before` is
+    the last earlier day on which tokens were used.
     """
 
     by_day: list[TokenCountAndCost] = field(default_factory=list)
@@ -296,7 +297,7 @@ class UsageStatistics:
     marks: MarksOfTurns
 
     def as_json(self) -> dict[str, object]:
-        """Return the insights as a JSON object with the documented keys."""
+        """Return the statistics as a JSON object with the documented keys."""
         return {
             "days": self.days,
             "searches": self.searches.total,
@@ -334,7 +335,7 @@ def collect_usage_statistics(
     hidden: bool = False,
     now: float | None = None,
 ) -> UsageStatistics:
-    """Collect the insights of the last `days` days; every list has at most `limit` rows.
+    """Collect the statistics for the last `days` days; every list has at most `limit` rows.
 
     Without `prices`, tokens have no cost. A subject is stale if it has not changed for `stale_days`
     days. If `hidden` is true, hidden entries are included.

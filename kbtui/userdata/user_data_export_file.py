@@ -85,7 +85,7 @@ class ExportedWorkspaceData:
 class ExportOmission(NamedTuple):
     """Something that an export does not contain, and the reason.
 
-    If `is_damaged` is true, the data is damaged. Otherwise, it belongs to an unknown workspace.
+    If `is_damaged` is true, the data is damaged. If not, it belongs to an unknown workspace.
     """
 
     what: str
@@ -213,15 +213,15 @@ class UserDataFileReader:
         self._data = ExportedUserData()
         self._seen: set[tuple[str, ...]] = set()
         self._sizes_of_copies: dict[str, set[int]] = {}
-        """The sizes of each copy in the records of the sessions that have this copy, by the name of the copy."""
+        """For each copy's name, the sizes that the records of its sessions state."""
         self._kept_sizes: dict[str, int] = {}
-        """The compressed size of each copy that was read, by the name of the copy."""
+        """The compressed size of each copy that was read, by the copy's name."""
 
     def read(self) -> ExportedUserData:
         """Return the data in the file.
 
-        Raises `UsageError` with the line if anything in the file is wrong, and `OSError` if the file
-        cannot be read or a copy cannot be written.
+        Raises `UsageError`, which names the line, if anything in the file is wrong. Raises
+        `OSError` if the file cannot be read or a copy cannot be written.
         """
         self._check_export_header(self._read_line())
         sections: dict[str, Callable[[dict[str, Any]], None]] = {

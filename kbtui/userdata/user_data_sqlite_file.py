@@ -125,16 +125,13 @@ class UserDataSqliteFile:
                 raise self.make_damage_error(found)
 
     def make_damage_error(self, reason: str) -> DamagedUserDataFileError:
-        """Return an error: the file is damaged. `reason` says why, and the hint says what to do."""
+        """Return the error for a damaged file. `reason` says what is wrong; the hint says what to do."""
         message = f"the file is damaged: {reason}"
         return DamagedUserDataFileError(message, where=str(self.path), hint=self._damage_hint)
 
     @contextmanager
     def convert_sqlite_errors(self, hint: str = "") -> Iterator[None]:
-        """Convert errors of SQLite and the operating system to `WorkspaceError`s.
-
-        The `WorkspaceError`s contain the path of the file.
-        """
+        """Convert errors from SQLite and the operating system to `WorkspaceError`s with the file's path."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 RunStatus = Literal["ok", "partial", "error"]
 SESSION_CHARACTERS = 1_000_000
-"""A session of the TUI is saved only if its JSON has at most this many characters."""
+"""A TUI session is saved only if its JSON has at most this many characters."""
 
 _ADDED_TABLES = f"""
 CREATE TABLE IF NOT EXISTS saved_searches (
@@ -209,8 +209,8 @@ class UserData:
     def move_bookmarks(self, moves: Mapping[str, str]) -> None:
         """Change the references of bookmarks. `moves` maps each current reference to the new one.
 
-        If a bookmark that is not moved already has the new reference, the two bookmarks are merged,
-        and the result has both notes.
+        If another bookmark already has the new reference and stays there, the two bookmarks are
+        merged, and the result has both notes.
         """
         with self.file.open_write_transaction() as db:
             select = "SELECT * FROM bookmarks WHERE ref = ?"
@@ -311,7 +311,7 @@ class UserData:
         self._execute_write_statement(statement, *run[:4], error, *run[5:10], json.dumps(details))
 
     def load_last_source_runs(self) -> dict[str, SourceRunRecord]:
-        """Return a mapping from the name of each source to its last run."""
+        """Map the name of each source to the record of its last run."""
         runs = {}
         for row in self.file.select_rows("SELECT * FROM runs"):
             run, details = SourceRunRecord(*row[:-1]), json.loads(row[-1])

@@ -190,9 +190,9 @@ def match_exported_workspaces(
       equal.
     * Otherwise, they match if their paths are equal.
 
-    If several workspaces match, the one at the same path is chosen; otherwise, the only one with
-    the same name; otherwise, `here`. Raises `UsageError` if `chosen` has a root that is not in the
-    file, or a directory that does not exist.
+    If several workspaces match, the one at the same path is chosen, or else the only one with the
+    same name, or else `here` if it matches. Raises `UsageError` if `chosen` has a root that is not
+    in the file, or a directory that does not exist.
     """
     sections = list(sections)
     known = {str(here.root): here} | {
@@ -255,7 +255,7 @@ def _is_same_workspace(one: ExportedWorkspaceData, other: ExportedWorkspaceData)
 class ImportedRecordCounts:
     """How many records of one kind an import adds, changes, removes, leaves unchanged and skips.
 
-    `skipped` counts the records that the options of the import exclude.
+    `skipped` counts the records that the import's options exclude.
     """
 
     added: int = 0
@@ -267,7 +267,7 @@ class ImportedRecordCounts:
 
 @dataclass
 class WorkspaceUserDataImportReport:
-    """The changes of an import in one workspace.
+    """The changes that an import makes in one workspace.
 
     `references` contains the references of the added and changed bookmarks and marks.
     """
@@ -501,10 +501,10 @@ class _UserDataImport:
         )
 
     def _convert_session_directory_to_local(self, session: KeptSession) -> KeptSession:
-        """Return a session whose directory is a path on this machine.
+        """Return a session with its directory converted to a path on this machine.
 
-        If the session's directory begins with the path of an exported workspace, the path of the
-        matching workspace here replaces this beginning.
+        If the directory begins with the path of an exported workspace, the path of the matching
+        local workspace replaces this beginning.
         """
         directory = paths.convert_path_from_utf8(session.working_directory)
         for root, sections in sorted(self._matches.items()):

@@ -31,7 +31,7 @@ _REGISTRY_FILE = "workspace.json"
 
 
 class RegisteredWorkspace(NamedTuple):
-    """A workspace of the registry.
+    """A workspace in the registry.
 
     * `opened` is the time when an engine last opened the workspace, in Unix seconds.
     * `project` is the displayed name of the workspace's project. It is unique within one list.
@@ -90,8 +90,8 @@ def list_registered_workspaces(
 
     The project of `here` comes first, and `here` comes first in its project, even if `here` is not
     registered yet. Other projects and workspaces are sorted by the time when they were last opened,
-    newest first. Damaged records are left out, as are records made when JP used other directories
-    than now.
+    newest first. Damaged records are left out, as are records from when JP used different
+    directories.
     """
     excluded = get_excluded_directories(settings)
     found: dict[str, tuple[float, ProjectIdentity]] = {}

@@ -1,6 +1,6 @@
 """The workspace, its directories, JP's configuration and kbtui's settings.
 
-Each module of the package is imported only when one of the module's names is first used, so importing
+Each module of the package is imported only when one of its names is first used, so importing
 `paths` imports no other module.
 """
 

@@ -1,4 +1,4 @@
-"""The environment variables that apply to a thread or task: those of this process, or those of a client.
+"""The environment variables that apply to a thread or task: those of this process or of a client.
 
 An engine serves clients with different environments, for example with different values of HOME.
 Threads and tasks that work for a client run within `ClientEnvironment.apply_to_thread_or_task`, which makes
@@ -31,11 +31,11 @@ class ClientEnvironment:
 
     @contextmanager
     def apply_to_thread_or_task(self) -> Iterator[None]:
-        """Make this thread or task read these variables instead of those of the process.
+        """Make this thread or task read these variables instead of the process's variables.
 
         This also applies to tasks and calls of `asyncio.to_thread` that begin within this context,
-        but not to other threads and executors: use `make_thread_with_client_environment` for a
-        thread.
+        but not to other threads and executors. Create such a thread with
+        `make_thread_with_client_environment`.
         """
         paths.set_environment_variable_source(_get_client_environment_variables)
         before = _current.set(self)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 GIT_SECONDS = 20.0
-"""The time limit in seconds of a call of `git`."""
+"""The time limit in seconds for a `git` command."""
 OUTPUT_BYTES_MAX = 64 << 20
-"""The maximum size in bytes of the output of `git`. Longer output counts as a failure of `git`."""
+"""The maximum size in bytes of the output of `git`. Longer output counts as a failure."""
 _SAFE_SETTINGS = (
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
@@ -206,10 +206,7 @@ class GitHistory:
         return None
 
     def _find_committed_rename_target(self, path: str) -> str | None:
-        """Return the new name of a file if the last commit that removed `path` renamed this file.
-
-        Otherwise, returns None.
-        """
+        """Return the new path if the last commit that removed `path` renamed the file; otherwise None."""
         output = self._run_git(
             "log", "-1", "--no-renames", "--diff-filter=D", "--format=%H", "--", path
         )
@@ -224,7 +221,7 @@ class GitHistory:
         return renamed.get(path)
 
     def _find_uncommitted_rename_target(self, path: str) -> str | None:
-        """Return the new path of a committed file whose new name is not committed yet, or None."""
+        """Return the new path of a committed file whose renaming is not committed yet, or None."""
         if self._run_git("cat-file", "-e", f"HEAD:{path}") is None:
             return None
         added = [
@@ -287,7 +284,7 @@ class GitHistory:
         return first or f"it exited with code {done.returncode}"
 
     def _run_git(self, *arguments: str) -> bytes | None:
-        """Return the output of a command of `git`; None if it fails."""
+        """Return the output of a `git` command; None if it fails."""
         try:
             done = self._run_git_or_raise(*arguments)
         except (OSError, ValueError, subprocess.SubprocessError):
@@ -296,7 +293,7 @@ class GitHistory:
         return done.stdout if is_usable else None
 
     def _run_git_or_raise(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        """Run a command of `git`. Raises `OSError`, `ValueError` or `SubprocessError` if it cannot run."""
+        """Run a `git` command. Raises `OSError`, `ValueError` or `SubprocessError` if it cannot run."""
         settings = [word for setting in _SAFE_SETTINGS for word in ("-c", setting)]
         command = ["git", "--no-pager", "--literal-pathspecs", *settings, "-C", self.root]
         environment = {

@@ -29,9 +29,9 @@ EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
 MAX_SLOW_CHARACTERS = 100_000
 """The maximum number of characters of a YAML or JSON5 file. Parsing a longer file would take over a second."""
 MAX_LAYERS = 1_000
-"""The maximum number of files of a layer: its own file, and those that it loads through `extends`."""
+"""The maximum number of files in a layer: its own file, and those that it loads through `extends`."""
 MAX_DEPTH = 50
-"""A chain of files that extend each other may have at most this many steps."""
+"""A chain in which each file extends the next may have at most this many steps."""
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def read_environment_variable(name: str, default: str = "") -> str:
     """Return the value of an environment variable in the current client environment.
 
     The client environment is that of this process, unless the caller runs within
-    `ClientEnvironment.use`.
+    `ClientEnvironment.apply_to_thread_or_task`.
     """
     return _get_variables().get(name, default)
 
@@ -178,7 +178,7 @@ def find_runtime_directory() -> str:
 
 
 def make_engine_socket_path() -> str:
-    """Return the path of the engine's socket: one for each user and cache directory."""
+    """Return the path of the engine's socket. Each user and cache directory has its own socket."""
     return f"{find_runtime_directory()}/{_hash_paths('engine', get_cache_home())}.sock"
 
 
@@ -282,7 +282,7 @@ def _find_directory_at_or_above(directory: str, condition: Callable[[str], bool]
 
 
 def contains_configuration(folder: str) -> bool:
-    """Return whether a directory contains `.jp` or `.kbtui`: the root of a workspace."""
+    """Return whether a directory contains `.jp` or `.kbtui`, which mark the root of a workspace."""
     has_directory = os.path.isdir(find_workspace_config_directory(folder))  # noqa: PTH112
     return has_directory or read_jp_pointer_file(folder) is not None
 
@@ -291,10 +291,10 @@ _MAX_POINTER_BYTES = 4096
 
 
 def read_jp_pointer_file(root: str) -> str | None:
-    """Return the path in a file `.jp`; None if there is no such file, or if it has no valid path.
+    """Return the path in a pointer file `.jp`; None if there is no such file, or if it has no valid path.
 
-    Some versions of JP accept a file `.jp`, with a single line, in place of the directory `.jp`. A
-    relative path begins at `root`, and must name a directory, so that other files are not mistaken for
+    Some versions of JP accept a one-line file `.jp` in place of the directory `.jp`. A relative
+    path starts from `root`, and must name a directory, so that other files are not mistaken for
     pointers. An absolute path need not exist.
     """
     file = os.path.join(root, JP_DIRECTORY)  # noqa: PTH118
@@ -314,7 +314,7 @@ def read_jp_pointer_file(root: str) -> str | None:
 
 
 def find_jp_directory(root: str) -> str:
-    """Return JP's directory of a workspace: `.jp`, or the one that a pointer file `.jp` names.
+    """Return a workspace's JP directory: `.jp`, or the directory that a pointer file `.jp` names.
 
     The directory may not exist.
     """
@@ -431,7 +431,7 @@ def make_runtime_directory() -> Path:
 
 
 def find_jp_user_directory(root: Path, workspace_id: str | None) -> Path | None:
-    """Return JP's user-local directory of a workspace, or None if there is none.
+    """Return JP's user-local directory for a workspace, or None if there is none.
 
     The directory's name is `NAME-ID` or `ID`. If several directories have the workspace's id, the
     one whose NAME is the name of the root is chosen. If no directory has this name, the one that

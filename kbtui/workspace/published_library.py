@@ -35,7 +35,7 @@ class LibrarySubscriptionSettings(NamedTuple):
 
     `remote` is the URI of the published library, or "". `key` is the public key that verifies the signature
     of the library's manifest, or "". A library with more than `mirror_megabytes` of vectors is mirrored
-    without the vectors. Searches then query the library's table of vectors, if the library has such a table.
+    without the vectors. Searches then query the published table, if the library has one.
     """
 
     remote: str = ""
@@ -139,11 +139,11 @@ def is_library_uri(text: str) -> bool:
 
 
 def normalize_library_uri(text: str, base: Path | None = None) -> str:
-    """Return a URI without a slash at its end, or the absolute path of a directory.
+    """Return a URI without a trailing slash, or the absolute path of a directory.
 
-    A relative path begins at `base`, by default at the current directory. The case of a URI's scheme
-    does not matter. Raises `UsageError` for an incomplete URI such as `s3:`, which
-    would otherwise be the path of a new directory.
+    A relative path starts from `base`, by default the current directory. The case of a URI's scheme
+    does not matter. Raises `UsageError` for an incomplete URI such as `s3:`, so that it is not
+    taken for the path of a new directory.
     """
     if (match := _SCHEME.match(text)) is not None:
         scheme, rest = (match[1] or "").lower(), text[match.end() :]

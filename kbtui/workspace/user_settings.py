@@ -193,13 +193,13 @@ def list_settings_with_origins(path: Path | None = None) -> list[SettingValue]:
 
 
 def get_chosen_agents(settings: Settings) -> list[str] | None:
-    """Return the names of agents in the setting `agents`, or None if the setting is missing."""
+    """Return the names of the agents in the setting `agents`, or None if the setting is missing."""
     agents: list[str] | None = settings.conversations.get("agents")
     return agents
 
 
 def get_agents_with_kept_sessions(settings: Settings) -> list[str]:
-    """Return the names of agents in the setting `keep`."""
+    """Return the names of the agents in the setting `keep`."""
     agents: list[str] = settings.conversations.get("keep", [])
     return agents
 

@@ -84,7 +84,7 @@ class Workspace:
 
     @property
     def jp_user_directory(self) -> Path | None:
-        """JP's user-local directory of this workspace, or None if there is none."""
+        """JP's user-local directory for this workspace, or None if there is none."""
         if self._jp_user_directory is None:
             self._jp_user_directory = paths.find_jp_user_directory(self.root, self.id)
         return self._jp_user_directory
