@@ -35,9 +35,9 @@ class LatestOnlyWorker:
     widget or screen. `drop` is called with each result that is not delivered. The threads are
     daemons, so quitting never waits for them.
 
-    If there is a function `cancellation`, it makes a context manager for each call. The call runs
-    in the `with` block of its context manager. A newer call cancels an older one by calling the
-    method `cancel` of the older call's context manager.
+    If `cancellation` is given, it makes a context manager for each call, and the call runs in the
+    `with` block of this context manager. To cancel an older call, a newer call invokes `cancel` on
+    the older call's context manager.
     """
 
     def __init__(

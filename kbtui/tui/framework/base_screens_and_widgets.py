@@ -111,12 +111,12 @@ ALWAYS_AVAILABLE_ACTIONS = {"leave", "back", "help", "report_escape"}
 
 
 def make_plain_label_text(text: str) -> Content:
-    """Return a text as a title or label: sanitized, on one line, and not parsed as markup."""
+    """Return a text for a title or label: sanitized, on one line, and not parsed as markup."""
     return Content(sanitize_to_one_line(text))
 
 
 def get_configured_keys(node: DOMNode) -> Mapping[str, str]:
-    """Return a mapping from command id to the keys that the settings assign to the command.
+    """Return the keys that the settings assign to each command, by command id.
 
     The keys have the names that Textual uses.
     """
@@ -137,7 +137,7 @@ class StyledScreen(Screen[Any]):
 
     @property
     def configured_keys(self) -> Mapping[str, str]:
-        """A mapping from command id to the keys that the settings assign to the command.
+        """The keys that the settings assign to each command, by command id.
 
         The keys have the names that Textual uses.
         """
@@ -322,7 +322,7 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
 class LeftAndRightTextLine(StyledTextWidget):
     """A line with text at its left and right edges.
 
-    If the line has several forms, it shows the first one that fits, or else the last one.
+    If the line has several variants, it shows the first one that fits, or else the last one.
     """
 
     def __init__(self, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
@@ -336,7 +336,7 @@ class LeftAndRightTextLine(StyledTextWidget):
         self.set_line_variants([(left, right or [])])
 
     def set_line_variants(self, forms: list[tuple[Spans, Spans]]) -> None:
-        """Set the forms of the line, the longest first. A form is a left and a right text."""
+        """Set the variants of the line, the longest first. A variant is a left and a right text."""
         if forms != [(self.left, self.right), *self._shorter_variants]:
             (self.left, self.right), *self._shorter_variants = forms
             self.refresh()
@@ -370,7 +370,7 @@ class ClickableHintLine(LeftAndRightTextLine):
 
 
 class ParagraphsAboveWidget(StyledTextWidget):
-    """A widget with wrapped paragraphs, shown above the widget `covered` while there are paragraphs."""
+    """Wrapped paragraphs above the widget `covered`. Without paragraphs, they take up no space."""
 
     DEFAULT_CSS = "ParagraphsAboveWidget { height: auto; padding: 0 1; background: $surface; }"
 
@@ -466,7 +466,7 @@ class PaneInput(SanitizedInput):
 
 
 class CompletingInput(PaneInput):
-    """An input in a pane of the main screen, whose action `accept_completion` is for Tab."""
+    """An input in a pane of the main screen. Tab runs the action `accept_completion` of the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "screen.accept_completion", show=False)]
 

@@ -77,11 +77,11 @@ class TextInputDialog(StyledScreen):
 
 @dataclass(frozen=True)
 class DialogOption:
-    """An option of a dialog: its key, its name, its preview, and its result.
+    """An option of a dialog: its key, name, preview and result.
 
-    If the user chooses the option, its `result` is the result of the dialog. `details` is a text
-    below the preview, cut after `MAX_DETAIL_LINES` lines. `role` is the style role of the name. If
-    a name with the role `path` is too long, its start is cut.
+    `result` is the dialog's result if the user chooses the option. `details` is a text below the
+    preview, cut after `MAX_DETAIL_LINES` lines. `role` is the style role of the name. If a name
+    with the role `path` is too long, its start is cut.
     """
 
     key: str
@@ -93,13 +93,16 @@ class DialogOption:
 
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
-"""The keys of options that have no key of their own, and of jump labels: the easiest to reach first."""
+"""The letters of jump labels, and of options that have no key of their own, the easiest to reach first."""
 
 
 def make_lettered_options(
     options: Iterable[tuple[str, str, Any]], role: str = ""
 ) -> list[DialogOption]:
-    """Return an option for each name, preview and result; its key is a letter. There are at most 26."""
+    """Return an option for each tuple of name, preview and result, with a letter as its key.
+
+    There are at most 26 options.
+    """
     return [
         DialogOption(letter, name, preview, result, role=role)
         for letter, (name, preview, result) in zip(LETTERS, options, strict=False)
@@ -418,7 +421,10 @@ class FormDialog(StyledScreen):
             self._show_message(field.help, "dim")
 
     def action_go_to_next_field(self) -> None:
-        """Go to the next field; on the last field, or if Enter saves, save the form."""
+        """Go to the next field, or save the form if there is no next field.
+
+        If `enter_saves` is true, always save the form.
+        """
         shown = self._list_shown_fields()
         focused = self._focused_field_name
         following = shown[shown.index(focused) + 1 :] if focused in shown else shown

@@ -62,11 +62,11 @@ def enable_garbage_collection_after_startup() -> None:
 
 
 class IdleGarbageCollector:
-    """Runs full garbage collections, and slow ones only while the user is idle.
+    """Runs full garbage collections. Slow ones wait until the user is idle.
 
-    A key or mouse event schedules a collection for `IDLE_SECONDS` later. It runs then even if the
-    user is not idle, unless a large document is loading, or the last collection took more than
-    `SHORT_COLLECTION_SECONDS`.
+    A key or mouse event schedules a collection that starts `IDLE_SECONDS` later. It starts then
+    even if the user is not idle, unless a large document is loading, or the last collection took
+    more than `SHORT_COLLECTION_SECONDS`.
     """
 
     def __init__(self, app: App[None]) -> None:

@@ -56,7 +56,7 @@ class ListRow:
 def make_heading_row(key: str, text: str, right: str = "") -> ListRow:
     """Return a heading: a row that cannot be selected.
 
-    The heading is `text`, and `right` is a text at the right edge.
+    `text` is the heading, and `right` is a text at the right edge.
     """
     return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
 
@@ -226,7 +226,7 @@ class RowList(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
                 yield y, line[0]
 
     def prepare_row_text(self, row: ListRow) -> None:
-        """Make the text of a row before it is drawn. By default, each row has its text already."""
+        """Make the text of a row just before the row is drawn. By default, the text exists already."""
 
     def render_line(self, y: int) -> Strip:
         """Render the line that is `y` lines below the top of the list's visible part."""

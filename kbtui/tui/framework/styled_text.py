@@ -26,8 +26,9 @@ class StyledLine:
 
     * `source_line` is the 1-based number of the line in the source text, or 0 if there is no source
       text. All lines of a paragraph have the number of its first line.
-    * `covered_source_lines` are the first and last of the source lines that a line of a paragraph
-      shows, or None if it shows only `source_line`.
+    * `covered_source_lines` is set for the lines of a paragraph with several source lines. It holds
+      the numbers of the first and the last source line that the line on the screen shows.
+      Otherwise, it is None.
     * `full_text` is the whole line if sideways scrolling hides a part of a line of code; otherwise,
       it is "".
     * `continues_right` says whether the line continues beyond the right edge.
@@ -69,7 +70,7 @@ def add_style_role(spans: Iterable[Span], role: str) -> Spans:
 
 
 def add_role_to_ranges(spans: Sequence[Span], ranges: Iterable[tuple[int, int, str]]) -> Spans:
-    """Add a role to each range of characters; a range is its start, its end (exclusive) and the role.
+    """Add a role to each range of characters. A range is its start, its end (exclusive) and the role.
 
     The ranges must be in ascending order.
     """
@@ -165,8 +166,8 @@ _PLAIN_WORD = re.compile(r"(?!(?:kbtui|jp)\b)[a-z]+(?=[ ,;]|\.?$)")
 def capitalize_first_word_unless_name(text: str) -> str:
     """Capitalize the first word of a message, unless the word is a name, reference, path or id.
 
-    Messages of errors begin with a lower-case letter, because the command line prints them after a
-    colon; on the screen, nothing precedes them.
+    Error messages begin with a lower-case letter, because the command line prints them after a
+    colon. On the screen, nothing precedes them.
     """
     return text[0].upper() + text[1:] if _PLAIN_WORD.match(text) else text
 

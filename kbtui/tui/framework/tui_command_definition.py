@@ -113,7 +113,7 @@ def make_textual_bindings(commands: Iterable[TuiCommand]) -> list[BindingType]:
 def format_fitting_key_hints(
     commands: Iterable[TuiCommand], width: int, offers: Collection[str] = frozenset()
 ) -> Spans:
-    """Return the key hints of commands, as many as fit into `width` cells.
+    """Return as many key hints of commands as fit into `width` cells.
 
     If not all hints fit, those with the lowest priorities are left out. A command that needs a
     feature of the document has a hint only if this feature is in `offers`.

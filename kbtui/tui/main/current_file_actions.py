@@ -1,4 +1,4 @@
-"""Commands on the file of a call or a subject: open it in the editor, list the turns that used it."""
+"""Commands on the files of a subject, call or turn: open a file in the editor, list the turns that used it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _TurnsTouchingFileAndMarks(NamedTuple):
 
 
 class ItemFileActions:
-    """Runs commands on the file of the current item, which is a subject, a tool call or a turn."""
+    """Runs commands on the files of the current item, which is a subject, a tool call or a turn."""
 
     def __init__(
         self, main: MainScreenContext, run_in_thread_with_activity_shown: Callable[..., None]
@@ -84,10 +84,10 @@ class ItemFileActions:
         )
 
     def _get_line_and_file_at_cursor(self) -> tuple[int, str | None]:
-        """Return the number of the line at the cursor, and the path of the file whose change is there.
+        """Return the number of the source line at the cursor, and the path of the file whose change is there.
 
-        Without such a line, the number is 0. The path is None if the reader does not show the
-        changes of a conversation.
+        The number is 0 if there is no source line at the cursor. The path is None if there is no
+        change of a file. If the reader does not have the focus, the result is (0, None).
         """
         panes = self._main.panes
         viewport = panes.reader.document_view.viewport
@@ -123,7 +123,7 @@ class ItemFileActions:
         self._main.open_dialog(OptionsDialog(title, options), self._open_touched_file_in_editor)
 
     def _open_touched_file_in_editor(self, file: FileUsedByCall | None, why: str = "") -> None:
-        """Open a file in the editor. Afterwards, name it, and say `why` it was opened."""
+        """Open a file in the editor. When the editor closes, show the name of the file, and `why` it was opened."""
         if file is None:
             return
         main, closed = self._main, f"closed {sanitize_to_one_line(file.name)}{why}"
@@ -135,7 +135,10 @@ class ItemFileActions:
         )
 
     def list_turns_of_file_and_open_one(self, ref: Ref) -> None:
-        """List the turns that changed or read the file of an item, and open the chosen one."""
+        """List the turns that changed or read a file of an item, and open the turn that the user chooses.
+
+        If the item has several files, ask for one of them first.
+        """
         is_turn = ref.kind == "conversation" and ref.turn is not None
         if ref.kind != "subject" and not is_turn:
             self._main.warn("Go to a tool call or a subject first, to list the turns of its file.")
@@ -150,7 +153,7 @@ class ItemFileActions:
     def _find_files_and_lines_of_item(
         self, ref: Ref, line: int, path: str | None
     ) -> list[tuple[str, int]]:
-        """Return the files of an item, each with the number of its line at the cursor, or 0.
+        """Return the path of each file of an item, with the number of the file's line at the cursor, or 0.
 
         Changed files come first. If `path` is not None, only this file is returned.
         """

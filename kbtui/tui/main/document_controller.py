@@ -128,7 +128,7 @@ class DocumentController:
         self.keymap: Mapping[str, str] = {}
         """The keys from the settings, by command id. The home page shows the labels of these keys."""
         self._restoring: NavigationTarget | None = None
-        """The last place of the saved session while it is being loaded, otherwise None."""
+        """The last place of the saved session while it is being loaded; otherwise, None."""
         self._home_note = ""
         """A remark that the home page shows until the reader shows another page."""
         self.is_opening = True
@@ -178,7 +178,10 @@ class DocumentController:
             )
 
     def preview_absence_of_hits(self, reason: Spans) -> None:
-        """In place of a preview, show the reason why there is no hit. Without a preview, do nothing."""
+        """Replace a preview with the reason why there are no hits.
+
+        If the reader does not show a preview, do nothing.
+        """
         target = NavigationTarget("no hits", text="".join(text for text, _ in reason))
         if self._is_previewing and target != self.shown:
             self._open_worker.discard_pending_results()
@@ -187,8 +190,9 @@ class DocumentController:
     def switch_document_view(self, target: NavigationTarget) -> None:
         """Show another view of the shown document.
 
-        Only the changes of a conversation and the versions of a subject are a step of the history, which
-        ends when the user leaves them for the text. Any other view replaces the one shown before.
+        The changes of a conversation and the versions of a subject add a step to the history.
+        Switching from them to the text goes back this step. Any other view replaces the previous
+        one in the history.
         """
         history, before = self.history, self.shown.view if self.shown else ""
         if self._is_previewing or (target.view in STEP_VIEWS and before not in STEP_VIEWS):
@@ -230,7 +234,7 @@ class DocumentController:
             self._status.show_unavailable_key_message(f"Nothing to go {direction} to.", "dim")
 
     def demote_opened_document_to_preview(self) -> None:
-        """Undo the opening of the shown document: it becomes a preview, and going forward opens it again."""
+        """Make the opened document a preview, as if it had not been opened. Going forward opens it again."""
         self.save_reading_position_in_history()
         self.history.at -= 1
         self._is_previewing = True
@@ -473,7 +477,7 @@ class DocumentController:
         return _make_subject_document(library, ref, target.view)
 
     def _find_last_read_reference(self) -> str | None:
-        """Return the reference of the subject or conversation that the user read last, with the turn or line."""
+        """Return the reference, with turn or line, of the subject or conversation that the user read last."""
         refs = (target.ref for target in self.history.targets[self.history.at :: -1])
         return next((str(ref) for ref in refs if ref and ref.kind != "topic"), None)
 
@@ -482,8 +486,8 @@ class DocumentController:
     ) -> dict[str, int]:
         """Return, for each changed subject, how many turns received an older text of the subject.
 
-        The keys are the references of the subjects. Only subjects that have changed since the last
-        visit are included.
+        The keys are references of subjects. Only subjects that have changed since the last visit
+        are included.
         """
         if contents is None or self.visit is None:
             return {}

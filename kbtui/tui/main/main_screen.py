@@ -308,7 +308,7 @@ class MainScreen(StyledScreen):
         self.hints.next_view = document.next_view
 
     def _show_shell_command_for_screen(self) -> None:
-        """Show the shell command that prints the content of the screen, for users of a screen reader."""
+        """For users of a screen reader, show the shell command that prints the content of the screen."""
         if not self._plain:
             return
         from kbtui.tui.reader.links_and_copyable_texts import (
@@ -444,12 +444,18 @@ class MainScreen(StyledScreen):
         return None
 
     def _return_to_results(self) -> None:
-        """Go back from an opened hit to the results. If a message was shown, only the message goes away."""
+        """Go back from an opened hit to the results.
+
+        If the key has removed a message, do nothing else.
+        """
         if not self._has_removed_message:
             self.search.return_to_results()
 
     def _go_back_to_previous_document(self) -> None:
-        """Show what was open before, and say so. If a message was shown, only the message goes away."""
+        """Show what was open before, and say so.
+
+        If the key has removed a message, do nothing else.
+        """
         if self._has_removed_message:
             return
         self.document_controller.go_back_or_forward(-1)

@@ -264,7 +264,8 @@ class PaneLayout:
     def widen_pane(self, name: str, by: int) -> bool:
         """Widen a pane by `by` cells, and return whether this was possible.
 
-        The reader becomes narrower or, if `name` is the reader itself, the pane on its left.
+        The reader becomes narrower. If `name` is the reader itself, the pane on its left becomes
+        narrower.
         """
         if self._screen_width_css_class is None:
             return False
@@ -291,7 +292,7 @@ class PaneLayout:
         self.apply_pane_widths()
 
     def grab_pane_border(self, x: int, y: int) -> bool:
-        """Start to drag the border between panes at (`x`, `y`); return whether a border is there."""
+        """Start dragging the pane border at (`x`, `y`). Return whether there is a border."""
         if self._screen_width_css_class is None or not 0 < x < self._screen.size.width - 1:
             return False
         for pane in self._screen.query("#library, #results, #citations, #outline"):

@@ -83,7 +83,7 @@ class SearchController:
         self._full_worker = LatestOnlyWorker(pane, limit=3, cancellation=CallCancellation)
         self._passages_worker = LatestOnlyWorker(pane, cancellation=CallCancellation)
         self._search_all_passages: Callable[[], SearchAnswer] | None = None
-        """The search whose hits are shown, but for all passages of each entry."""
+        """Repeats the search whose hits are shown, and returns all passages of each entry."""
         self._timer: Timer | None = None
         self._answered_query = ""
         self._limit = FIRST_HITS
@@ -94,7 +94,7 @@ class SearchController:
         """Whether to open the first hit as soon as the search finds one."""
         self._is_opening_hit = False
         self._opened_hit: tuple[int, str] | None = None
-        """The index in the history and the key of the hit that was opened last; None after another query."""
+        """The history index and the document key of the hit that was opened last; None after another query."""
         self._log_worker = LatestOnlyWorker(pane)
         self._opened_hit_worker = LatestOnlyWorker(pane)
         self._unlogged: SearchAnswer | None = None
@@ -133,8 +133,8 @@ class SearchController:
     def is_opening_hit(self) -> bool:
         """Whether a hit is being opened, or will be opened as soon as the search finds one.
 
-        This is also true while suggestions are being read, and while a hit is being loaded that the
-        user wants to select.
+        This is also true while suggestions are being read, and while a hit that the user wants to
+        select is being loaded.
         """
         if self._wanted_hit or self._suggestions_worker.has_pending_result:
             return True
@@ -186,13 +186,13 @@ class SearchController:
 
     @property
     def is_opened_hit_shown(self) -> bool:
-        """Whether the reader shows a hit that was opened in the present results."""
+        """Whether the reader shows a hit that was opened from the current results."""
         history = self._main.document_controller.history
         current = history.current_target
         return current is not None and (history.at, current.key) == self._opened_hit
 
     def return_to_results(self) -> None:
-        """Go back from an opened hit to the results, in which this hit is selected."""
+        """Go back from an opened hit to the results, and keep this hit selected."""
         document_controller = self._main.document_controller
         document_controller.demote_opened_document_to_preview()
         self._main.panes.update_layout_css_classes({"searching": True})
@@ -370,7 +370,7 @@ class SearchController:
         self._timer = self._pane.set_timer(FULL_SEARCH_DELAY_SECONDS, self._start_full_search)
 
     def show_search_wait_reason(self) -> None:
-        """If there are no hits, show the reason why the search is waiting."""
+        """If there are no hits, show why the search is waiting."""
         if not self.query or self._has_failed:
             return
         answer, status = self._pane.answer, self._main.status
@@ -511,9 +511,9 @@ class SearchController:
         )
 
     def _report_unlogged_search(self, notice: Notice | None) -> None:
-        """If there is a notice, tell the user that searches are not logged.
+        """If there is a notice, tell the user that searches are not logged because the query log is damaged.
 
-        The reason is a damaged query log. The message is shown only once.
+        The message is shown only once.
         """
         if notice is not None and not self._has_reported_log:
             self._has_reported_log = True
@@ -641,7 +641,7 @@ class SearchController:
         self._main.open_dialog(dialog, save_search_under_name)
 
     def open_reference_or_best_hit(self, text: str) -> None:
-        """Open `text` if it is a reference to something that exists, otherwise open the selected hit."""
+        """Open `text` if it is a reference to something that exists. Otherwise, open the selected hit."""
         self._main.document_controller.open_text_if_reference(
             text, self._open_selected_or_first_hit
         )
@@ -708,7 +708,7 @@ class SearchController:
             document_controller.open_target_in_reader(target, preview=True)
 
     def _preview_absence_of_hits_soon(self) -> None:
-        """After a short delay, replace the preview of an earlier hit by the reason why there is no hit."""
+        """After a short delay, replace the preview of an earlier hit with the reason why there are no hits."""
         if self._preview_timer:
             self._preview_timer.stop()
 
@@ -760,14 +760,17 @@ class SearchController:
 
     @property
     def has_ranked_hits(self) -> bool:
-        """Whether the results are those of a query that ranks hits, so that a mode and explanations apply.
+        """Whether the hits are ranked for a query, so that search modes and rank explanations apply.
 
-        This is not so for a regular expression, for similar passages, and for suggestions.
+        This is false for matches of a regular expression, similar passages and suggestions.
         """
         return self._answered_request is not None and not self._pane.is_showing_suggestions
 
     def open_hit_for_outline(self) -> bool:
-        """Open the selected hit, so that its outline can be shown. Return False, and say why, if this cannot be done."""
+        """Open the selected hit, so that its outline can be shown.
+
+        If this is impossible, say why and return False.
+        """
         row = self._pane.list.selected_row
         if row is None or self._pane.is_showing_suggestions:
             self._main.warn("No hit is selected, so there is no outline.")
@@ -863,7 +866,7 @@ class SearchController:
 
     @property
     def is_finding_completions(self) -> bool:
-        """Whether the completions of the text in an input are still being found."""
+        """Whether kbtui is still looking for completions of the text in an input."""
         return self._suggestion_worker.has_pending_result
 
     def accept_completion(self, entry: Input) -> None:
@@ -914,9 +917,9 @@ class SearchController:
         return [*dict.fromkeys(names)]
 
     def underline_filter_mistakes(self, entry: SearchInput) -> None:
-        """Underline the invalid filters in the query, and the words that only look like filters.
+        """Underline the invalid filters in the query, and words that look like filters but are not.
 
-        For each word that only looks like a filter, a remark above the results says what is wrong.
+        For each such word, a remark above the results says what is wrong.
         """
         from kbtui.search.query_parsing_and_filter_application import parse_query
 

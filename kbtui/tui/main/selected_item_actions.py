@@ -75,7 +75,7 @@ class SelectedItemActions:
         """Whether a dialog is about to open, so that keys must wait."""
 
     def get_selected_reference(self) -> str | None:
-        """Return the reference of the current item; None if it has no reference in this workspace."""
+        """Return the reference of the current item, or None if it has no reference in this workspace."""
         if self._get_selected_hit_of_other_workspace():
             return None
         panes = self._main.panes
@@ -209,9 +209,9 @@ class SelectedItemActions:
         )
 
     def keep_copy_of_conversation(self) -> None:
-        """Keep the conversation of the current item and the conversations of its subagents.
+        """Copy the current item's conversation into the archive of kept sessions.
 
-        They are copied into the archive of kept sessions.
+        The conversations of its subagents are copied, too.
         """
         reference = self.get_selected_reference_or_warn()
         if reference is None:
@@ -414,7 +414,7 @@ class SelectedItemActions:
         actions.list_turns_of_file_and_open_one(parse_ref(reference))
 
     def offer_agent_commands(self) -> None:
-        """Offer the commands with which the agent continues the conversation of the current item."""
+        """Offer commands that continue the current item's conversation in its agent."""
         reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
@@ -660,12 +660,11 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
 
 
 def _find_candidate_topic_directories(root: Path) -> list[tuple[Path, int]]:
-    """Return directories in `root`, each with its number of text files.
+    """Return the directories in `root` that may contain documents, each with its number of text files.
 
-    If any directory whose name is in `LIKELY_NAMES` has a text file, all such directories are
-    returned. Otherwise, the other directories are returned, unless `root` is `/` or the home
-    directory, which are not projects. If none of the directories has a text file, the result is
-    empty.
+    These are the directories whose names are in `LIKELY_NAMES`. If none of them has a text file,
+    they are all other directories, unless `root` is `/` or the home directory, which are not
+    projects. If none of those has a text file either, the result is empty.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]

@@ -93,7 +93,7 @@ class StatusBar(StyledTextWidget):
 
     @property
     def embedding_key_hint_conditions(self) -> frozenset[str]:
-        """The conditions for key hints about embedding that are met now.
+        """The conditions that are met now for showing key hints about embedding.
 
         The set contains "embedding" if many passages are not embedded yet. During a pause, it
         contains both "embedding" and "paused".
@@ -281,7 +281,7 @@ FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
 """The labels of commands in key hints while the user searches the open document, by command id."""
 
 STEP_LABELS = {"find": "clear find", "opened_hit": "to results"}
-"""The label of the command that goes back one step, by the condition for it; the first one that is met counts."""
+"""The label of the command that goes back one step, by condition. The first condition that is met counts."""
 
 CALL_HINTS = {
     "reader.fold": ("open call", 12),

@@ -154,7 +154,7 @@ class WorkspaceChangeListener:
 
     @staticmethod
     def may_event_concern_entry(ref: Ref | None, event: IndexChangedEvent) -> bool:
-        """Return whether an event may report a change of the entry with this reference."""
+        """Return whether an event may report a change to the entry with this reference."""
         if ref is None or ref.kind != "conversation" or event.get("subjects"):
             return True  # the shown turns may cite a changed subject
         changed = event.get("conversations") or []

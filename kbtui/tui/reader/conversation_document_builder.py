@@ -85,8 +85,8 @@ _MAX_SUMMARY_CHARACTERS = 120
 def summarize_tool_arguments(arguments: dict[str, Any] | None, directory: str | None = None) -> str:
     """Return the argument value that best describes a tool call, on one line.
 
-    If no value is suitable, return "". A path under `directory`, in which the agent ran, is
-    shortened to a relative path.
+    If no value is suitable, return "". A path under `directory`, where the agent ran, becomes
+    relative to it.
     """
     arguments = arguments or {}
     if "topic" in arguments:
@@ -198,7 +198,7 @@ PRESENCE_LABELS = {
     "external": "workspace only",
 }
 MAX_NAMED_TOOLS = 12
-"""The maximum number of tools that the details of a conversation name: those that were used most."""
+"""The details of a conversation name at most this many tools, those that were used most."""
 
 
 def list_conversation_facts(
@@ -340,8 +340,8 @@ def build_conversation_document(
     * `partial` says whether the rest of the conversation is still loading.
     * `titles` maps the ids of related conversations to their titles, which are shown as links.
     * `marks` are the user's marks on each turn.
-    * `outdated` maps the number of a turn to those citations whose subject has changed since the
-      turn, or no longer exists.
+    * `outdated` maps a turn number to those citations of the turn whose subject has changed since
+      the turn, or no longer exists.
     * `seen_at` is the time when the user last left the workspace. A line is shown before the turns
       that began later.
     """
@@ -696,7 +696,7 @@ class _ConversationReaderDocumentBuilder:
     ) -> None:
         """Add the content of an event. The form of each block depends on the block's kind.
 
-        If the content is that of a file, `path` is the path of this file.
+        If the content comes from a file, `path` is the path of this file.
         """
         for number, block in enumerate(blocks):
             part = f"{key}:block:{number}"
@@ -992,7 +992,7 @@ class _ConversationReaderDocumentBuilder:
     ) -> None:
         """Add the heading of a fold with a text: a word, the beginning of the text, and its length.
 
-        `first` is shown in place of the beginning.
+        If `first` is given, it is shown in place of the beginning.
         """
         beginning = sanitize_to_one_line(text[:400] if first is None else first)
         size = format_text_length(text)

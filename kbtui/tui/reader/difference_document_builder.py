@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 WIDE_SCREEN = 120
 """The minimum number of columns of a wide screen."""
 SIDE_BY_SIDE_WIDTHS = {True: 64, False: 100}
-"""The minimum width in cells of a reader that shows both versions side by side, on a wide screen (True) or not."""
+"""The minimum width in cells of a reader that shows both versions side by side, by whether the screen is wide."""
 CONTEXT_PARAGRAPHS = 1
 """The number of unchanged paragraphs that are shown before and after each change."""
 TAB_WIDTH = 4
@@ -201,15 +201,14 @@ def build_changes_document(
 ) -> ReaderDocument:
     """Build the document that shows a conversation's changes to files as one diff.
 
-    The changes are in the order of the tool calls. If `is_by_file` is true, they are grouped by
-    file.
+    * `changes` are the actions that changed a file, each with the reference of its call and the
+      number of its turn. They are shown in the order of the tool calls or, if `is_by_file` is true,
+      grouped by file.
+    * `problems` say which parts of the conversation cannot be read. They are shown first.
+    * The `marks` on a turn are shown with the first change of the turn.
 
-    `problems` say what of the conversation cannot be read; they are shown first.
-
-    `changes` are the actions that changed a file, each with the reference of its call and the
-    number of its turn. The document begins with a list of the files.
-    `block_indices_by_kind["change"]` has the indices of the changes. The `marks` on a turn are
-    shown with the first change of the turn.
+    Below the problems is a list of the files. `block_indices_by_kind["change"]` has the indices of
+    the changes.
     """
     by_path: dict[str, list[tuple[str, int, TurnFileAction]]] = {}
     for change in changes:
@@ -247,7 +246,7 @@ def build_changes_document(
     if not changes:
         text = "No turn of this conversation changed a file."
         if problems:
-            text = "What can be read of this conversation changed no file."
+            text = "The readable part of this conversation changed no file."
         blocks.append(ParagraphBlock("none", [(text, "dim")]))
     document = ReaderDocument(ref, sanitize_to_one_line(title), blocks, ref=ref)
     document.views, document.view = CHANGES_VIEWS, CHANGES_VIEWS[is_by_file]

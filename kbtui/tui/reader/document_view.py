@@ -334,9 +334,10 @@ class DocumentViewport:
                 self.keep_cursor_visible(self.height // 4)
 
     def _find_source_line_and_offset(self, position: DocumentLinePosition) -> tuple[int, int]:
-        """Return the source line at or above a position in its block, and the number of lines below its start.
+        """Return the source line at or above a position in its block, and the distance from its start.
 
-        Without such a source line, both numbers are 0.
+        The distance is a number of screen lines. If there is no such source line, both numbers are
+        0.
         """
         lines = self.get_block_lines(position.block) if self.document.blocks else []
         sources = [line.source_line for line in lines[: position.line + 1]]
@@ -346,9 +347,10 @@ class DocumentViewport:
     def _find_position_of_source_line(
         self, source: int, below: int, moved_lines: Mapping[int, int]
     ) -> DocumentLinePosition | None:
-        """Return the position `below` lines after the start of a source line that was numbered `source`.
+        """Return the position `below` lines after the start of the source line whose old number is `source`.
 
-        `moved_lines` maps the former numbers of the source lines that are left to their present numbers.
+        `moved_lines` maps the old number of each remaining source line to its new number. Return
+        None if the source line no longer exists.
         """
         if (number := moved_lines.get(source)) is None:
             return None
@@ -362,7 +364,10 @@ class DocumentViewport:
     def _find_position_after_removed_turns(
         self, position: ReadingPosition, document: ReaderDocument
     ) -> ReadingPosition:
-        """Return the position in a conversation from which turns were removed."""
+        """Return the position in `document` that corresponds to a position in the shown document.
+
+        `document` is a new version of the shown conversation, from which turns were removed.
+        """
         if position.block >= len(self.document.blocks) or not document.blocks:
             return position
         block = find_block_after_removal(self.document, document, position.block)
@@ -433,7 +438,7 @@ class DocumentViewport:
             self.code_offset = code_offset
 
     def show_or_hide_model_view(self, on: bool) -> None:
-        """Show the model's view if `on` is true, otherwise the user's view.
+        """Show the model's view if `on` is true; otherwise, show the user's view.
 
         The cursor stays on its line.
         """
@@ -484,8 +489,9 @@ class DocumentViewport:
     def move_cursor_by_lines(self, lines: int) -> None:
         """Move the cursor down by `lines`, or up if `lines` is negative.
 
-        If the cursor stops only at some lines, move it to the next of these lines. Scroll without
-        moving it if there is none in view or on the next lines, so that all lines can be read.
+        If the cursor stops only at some lines, move it to the next of these lines. If none of them
+        is in view or just beyond the edge of the view, scroll and leave the cursor where it is, so
+        that all lines can be read.
         """
         if self.document.has_cursor_stops:
             self._move_cursor_to_next_stop(lines)
@@ -575,7 +581,11 @@ class DocumentViewport:
         self.go_to_block_line(block, row, lead=0)
 
     def choose_source_line_at_cursor(self, line: int) -> None:
-        """Where the line at the cursor shows several source lines, refer to source line `line`."""
+        """Make references to the line at the cursor name source line `line`.
+
+        This has an effect only if the line at the cursor shows several source lines, `line` among
+        them.
+        """
         self._wanted_source_line = line
 
     def keep_cursor_visible(self, margin: int = 0) -> None:

@@ -106,7 +106,7 @@ def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
     """Return the reference of the subject to which a link leads.
 
     `href` is the relative address of the link, and `topic` and `slug` name the subject that
-    contains the link. The subject may not exist. Return None if the address cannot be that of a
+    contains the link. The subject may not exist. Return None if the address cannot refer to a
     subject.
     """
     path = href.partition("#")[0].partition("?")[0]

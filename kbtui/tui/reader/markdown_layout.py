@@ -458,7 +458,7 @@ class _MarkdownRenderer:
 
 
 def _list_ends_of_source_lines(spans: Spans) -> Iterator[int]:
-    """Yield, for each source line of a paragraph except the last, how many characters come before its end.
+    """Yield how many characters precede the end of each source line of a paragraph, except the last.
 
     White space is not counted, because wrapping removes some of it.
     """
@@ -470,7 +470,10 @@ def _list_ends_of_source_lines(spans: Spans) -> Iterator[int]:
 
 
 def _number_source_lines(lines: StyledLines, ends: list[int], first: int) -> None:
-    """Note in each line of a paragraph which source lines it shows. The first source line has the number `first`."""
+    """Set `covered_source_lines` in each line of a paragraph.
+
+    `ends` are the ends of the source lines, and `first` is the number of the first source line.
+    """
     count = 0
     for line in lines:
         start, count = count, count + len("".join(line.plain.split()))
@@ -589,12 +592,11 @@ def strip_markdown_and_move_matches(
 
 
 def _find_markup_ranges(text: str, reach: int, dots: list[int]) -> Iterator[list[CharacterRange]]:
-    """Yield the ranges of Markdown markup in lists of ranges that belong together.
+    """Yield lists of ranges of Markdown markup that belong together.
 
-    An example is a list with the ranges of an opening and a closing `**`.
-
-    Only the first `reach` characters of the text are searched. The positions of list bullets and
-    table bars are added to `dots`.
+    An example is a list with the ranges of an opening and a closing `**`. Only the first `reach`
+    characters of the text are searched. The positions of list bullets and table bars are added to
+    `dots`.
     """
     position = 0
     opened = ""

@@ -38,7 +38,7 @@ CHANGES_VIEWS = ("changes", "by-file")
 CHANGES_VIEW_NAMES = {"changes": "in order", "by-file": "by file"}
 """The name on the screen of each view of the file changes."""
 STEP_VIEWS = (*CHANGES_VIEWS, "history")
-"""The views that are a step of the history. Any other view replaces the view shown before."""
+"""The views that add a step to the history. Any other view replaces the previous one."""
 
 
 @dataclass(eq=False)
@@ -95,7 +95,7 @@ class ReaderDocument:
     fold_kinds: dict[str, str] = field(init=False, repr=False)
     """The kind of each fold, by the key of the fold."""
     _outer_folds: dict[str, str | None] = field(init=False, repr=False)
-    """The key of the fold around each fold (None if there is no such fold), by the key of the inner fold."""
+    """The key of the fold that encloses each fold (None if there is none), by the key of the inner fold."""
     is_compacted: bool = field(init=False)
     """Whether the user and the model see different blocks because of a compaction (`ReaderBlock.view`)."""
 
@@ -193,7 +193,7 @@ class ReaderDocument:
     ) -> Iterator[tuple[int, int]]:
         """Yield each match as a pair: the index of its block, and its index within this block.
 
-        If `model` is true, the blocks that the model sees are searched, otherwise those that the user
+        If `model` is true, search the blocks that the model sees; otherwise, those that the user
         sees.
         """
         hidden_view = "user" if model else "model"
@@ -204,10 +204,10 @@ class ReaderDocument:
 
 
 def map_old_to_new_source_lines(before: ReaderDocument, after: ReaderDocument) -> dict[int, int]:
-    """Return the new number of each line of a text that is still there, by its old number.
+    """Map the old number of each line that a changed text still contains to the line's new number.
 
-    Empty if the documents are not two different versions of a text with numbered lines. A text with
-    very many lines is not compared, because this would delay keys.
+    The result is empty if the documents are not two different versions of a text with numbered
+    lines. A text with very many lines is not compared, because this would delay keys.
     """
     from difflib import SequenceMatcher
 
@@ -239,8 +239,8 @@ def has_lost_turns(before: ReaderDocument, after: ReaderDocument) -> bool:
 def find_block_after_removal(before: ReaderDocument, after: ReaderDocument, block: int) -> int:
     """Return the index of the block in `after` that corresponds to a block in `before`.
 
-    Both are the same conversation, of which turns were removed. If the block's turn was removed,
-    return the heading of the next turn that is still there, or the last block.
+    `after` is a later version of the same conversation, from which turns were removed. If the
+    block's turn was removed, return the heading of the next remaining turn, or the last block.
     """
     turn = before.blocks[block].turn
     if turn is None:
@@ -260,7 +260,7 @@ def find_block_after_removal(before: ReaderDocument, after: ReaderDocument, bloc
 
 
 def _map_old_to_new_turn_numbers(before: Sequence[Turn], after: Sequence[Turn]) -> dict[int, int]:
-    """Return the new number of each turn that is still there, by its old number.
+    """Map the old number of each remaining turn to its new number.
 
     A turn is recognized by its start and its first text.
     """
@@ -584,9 +584,9 @@ def _make_turn_entry(turn: Turn) -> OutlineEntry:
 
 
 def _count_tokens(usage: TokenUsage) -> int | None:
-    """Return how many tokens the agent counted in total.
+    """Return the total number of tokens that the agent counted.
 
-    If the agent has no total, return the sum of its other counts.
+    If the agent reports no total, return the sum of its other counts.
     """
     if usage.total_tokens is not None:
         return usage.total_tokens
@@ -611,7 +611,7 @@ def _iterate_headings(document: ReaderDocument) -> Iterator[OutlineEntry]:
 
 
 def _make_change_entry(block: ReaderBlock) -> OutlineEntry:
-    """Return the entry of a version of a subject, or of a turn's or call's change of a file."""
+    """Return the outline entry for a subject's version, or for a file change made by a turn or call."""
     if block.turn is None:
         return _make_heading_entry(block.key, block.get_searchable_text())
     place = f"{block.turn}.{block.call}" if block.call else str(block.turn)

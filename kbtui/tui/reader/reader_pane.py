@@ -213,10 +213,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.find_and_highlight_text(self.find_bar.input.value, jump=False)
 
     def show_loss_of_document(self, loss: str) -> None:
-        """Dim the text of the document, and show the reason `loss` above the document.
+        """Dim the document, and show above it why it can no longer be read.
 
-        The reason says why the document can no longer be read. If `loss` is empty, the document can
-        be read again, so show it as before.
+        `loss` is the reason. If it is empty, the document can be read again, so show it as before.
         """
         self.viewport.document.loss = loss
         keys = get_configured_keys(self)
@@ -230,7 +229,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def show_turn_citations_line(self, forms: list[Spans]) -> None:
         """Show a line below the header about what the turn at the cursor cites.
 
-        `forms` are forms of the line, the longest first. Without any, the line is hidden.
+        `forms` are the variants of the line, the longest first. If there are none, hide the line.
         """
         if forms:
             self._cited_line.set_line_variants([(form, []) for form in forms])
@@ -339,7 +338,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         return [(space, ""), (key, "key"), (" next change", "dim")]
 
     def _make_right_header_variants(self) -> list[Spans]:
-        """Return the versions of the header's right side, the longest first.
+        """Return the variants of the header's right side, the longest first.
 
         They differ only in how they show the size of the document.
         """
@@ -503,7 +502,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         return True
 
     def _go_to_change_of_turn(self, turn: int, call: int | None) -> None:
-        """Go to the first change in or after a turn or call. If it is a later one, say so."""
+        """Go to the first change in or after a turn or call. If it is not in this turn or call, say so."""
         document = self.viewport.document
         place = make_navigation_target(make_conversation_ref(document.key, turn, call))
         name = f"turn {turn}" if call is None else f"call {turn}.{call}"
@@ -517,7 +516,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message(f"No change in {name}; this is the next one.")
 
     def _explain_missing_line_numbers(self) -> str:
-        """Return the reason why the user cannot go to a turn or line of this page by its number."""
+        """Return the reason why this page has no turn or line that the user can go to by its number."""
         document = self.viewport.document
         if not document.block_indices_by_kind.get("change"):
             return "This page has no turns or lines to go to."
@@ -677,7 +676,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def go_to_match_at_index(self, match: int) -> None:
         """Go to the match with the index `match`.
 
-        The index after the last one means the first match.
+        The first match follows the last one.
         """
         if self.matches:
             self.match_index = match % len(self.matches)

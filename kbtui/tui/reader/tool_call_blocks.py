@@ -50,14 +50,13 @@ if TYPE_CHECKING:
 MAX_LINES = 60
 """A part of a text with at most this many lines is shown as a whole."""
 HEAD_LINES, TAIL_LINES = 30, 12
-"""The numbers of lines that are shown at the start and at the end of a longer part. A fold contains the other lines.
-"""
+"""The numbers of lines shown at the start and at the end of a longer part. A fold contains the other lines."""
 MAX_JSON_CHARACTERS = 400_000
 """The maximum number of characters of a text that is parsed as JSON."""
 MAX_XML_CHARACTERS = 100_000
 """The maximum number of characters of a text that is parsed as XML."""
 LONG_LINE = 240
-"""XML is laid out if one of its lines has more characters than this."""
+"""XML is pretty-printed if one of its lines has more characters than this."""
 MAX_CHARACTERS = 9_000
 """A part of a text with at most `MAX_LINES` lines is shown as a whole if it has at most this many characters."""
 HEAD_CHARACTERS, TAIL_CHARACTERS = 3_000, 1_200
@@ -84,7 +83,7 @@ def find_language_of_path(path: str) -> str:
 def format_json_value_as_text(value: Any, pad: str = "") -> str:
     """Format a JSON value as text, one line for each item, indented by `pad`.
 
-    Line breaks in strings stay.
+    Line breaks in strings are kept.
     """
     if isinstance(value, dict):
         return "\n".join(
@@ -334,7 +333,7 @@ def _guess_code_language(text: str) -> str:
 
 
 def _pretty_print_json(text: str) -> str | None:
-    """Lay out a JSON object or list with one item on each line. Return None for any other text."""
+    """Return a JSON object or list as text with one item on each line. Return None for any other text."""
     stripped = text.strip()
     is_candidate = stripped[:1] in ("{", "[") and stripped[-1:] in ("}", "]")
     if not is_candidate or len(stripped) > MAX_JSON_CHARACTERS:
@@ -347,7 +346,7 @@ def _pretty_print_json(text: str) -> str | None:
 
 
 def _pretty_print_xml(text: str) -> str | None:
-    """Lay out XML with one element on each line.
+    """Return XML with one element on each line.
 
     Return None if the text is not XML, or has no long lines.
     """
@@ -443,10 +442,11 @@ def _make_blocks_with_fold(
 
 
 def _find_split_position_near_end(text: str, start: int, end: int) -> int:
-    """Return the start of the last line that begins in the second half of a range of a text.
+    """Return the position near the end of the range from `start` to `end` at which to split the range.
 
-    If no line begins there, return the start of the last word. If no word begins there either,
-    return `end`. The range is from `start` to `end`.
+    This is the start of the last line that begins in the second half of the range. If no line
+    begins there, it is the start of the last word there. If no word begins there either, it is
+    `end`.
     """
     cut = text.rfind("\n", (start + end) // 2, end) + 1
     return cut or text.rfind(" ", (start + end) // 2, end) + 1 or end
@@ -474,9 +474,9 @@ its number in the new file.
 MAX_MARKED_CHARACTERS = 2_000
 """The maximum number of characters of a line in which changed words are marked."""
 MAX_PAIRS = 100
-"""Removed lines are paired with similar added lines if there are at most this many possible pairs.
+"""With at most this many possible pairs, each removed line is compared with all added lines.
 
-If there are more possible pairs, the lines are paired in order.
+With more possible pairs, the lines are compared in order, one with one.
 """
 TAB_WIDTH = 4
 _ROLES = {"+": "inserted", "-": "deleted"}
