@@ -552,7 +552,7 @@ class CatalogDatabase:
         return {row[0]: (parse_catalog_chunk_row(row), row[2]) for row in rows}
 
     def find_chunk_numbers_of_turns(self, turns: Collection[tuple[str, int | None]]) -> list[int]:
-        """Return the numbers of the chunks in turns; a turn is a pair of conversation id and turn number."""
+        """Return the numbers of the chunks in `turns`, which are pairs of a conversation's id and a turn number."""
         query = "SELECT number FROM chunks WHERE entry_id = ? AND turn = ?"
         return [number for turn in turns for (number,) in self._db.execute(query, turn)]
 
@@ -663,7 +663,7 @@ class CatalogDatabase:
     def find_subject_citations_in_turns(
         self, turns: Iterable[tuple[str, int]]
     ) -> list[CitationWithGivenSubjectText]:
-        """Return the citations of subjects in `turns`; a turn is a pair of conversation id and turn number."""
+        """Return the citations of subjects in `turns`, which are pairs of a conversation's id and a turn number."""
         query = (
             f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations "
             "WHERE conversation = ? AND turn = ? AND kind = 'subject'"
@@ -675,7 +675,7 @@ class CatalogDatabase:
         ]
 
     def list_one_citation_per_given_text(self) -> list[CitationWithGivenSubjectText]:
-        """Return one citation for each text that turns were given of each subject."""
+        """For each subject, return one citation for each different text that turns were given."""
         query = (
             f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations WHERE kind = 'subject' "
             "GROUP BY target, extent, given"
@@ -700,7 +700,7 @@ class CatalogDatabase:
         yield from self._db.execute("SELECT number, entry_id, hash FROM chunks WHERE embed = 1")
 
     def list_chunks_with_published_vector(self, database: Path) -> list[tuple[int, str]]:
-        """Return the numbers and entry ids of the chunks whose vector is in a published table.
+        """Return the numbers and entry ids of the chunks whose vectors are in a published table.
 
         The table `published_rows` in `database` contains the chunk id and the vector hash of each published vector.
         """
@@ -714,9 +714,9 @@ class CatalogDatabase:
     def list_chunks_of_published_rows(
         self, database: Path, state: str, rows: Collection[int]
     ) -> list[tuple[int, int, str, str]]:
-        """Return row id, number, entry id and chunk id of the chunks with these row ids of a published table.
+        """Return `(row id, chunk number, entry id, chunk id)` for each chunk in these rows of a published table.
 
-        The result is empty if `database` now has the rows of another version of the table than `state` names.
+        The result is empty unless `database` contains the rows of the table version that `state` identifies.
         """
         query = (
             "SELECT published.row, chunks.number, chunks.entry_id, chunks.id "

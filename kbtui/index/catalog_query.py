@@ -105,7 +105,7 @@ def count_citations_of_entries(
 
 @dataclass
 class CitationCountsByEntryAndDay:
-    """Counts of citations by the id of the cited entry, and by the local day of the citing turn."""
+    """How often entries were cited: by the id of the cited entry, and by the local day of the citing turn."""
 
     by_entry: Counter[str] = field(default_factory=Counter)
     by_day: Counter[str] = field(default_factory=Counter)

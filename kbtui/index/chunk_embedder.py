@@ -37,7 +37,7 @@ TITLE_WEIGHT = 0.3
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
 """Waiting rows are written as soon as there are `WRITE_ROWS` of them, or some time after the last write.
 
-This time is first `WRITE_SECONDS`, and grows by `WRITE_SECONDS` with each write, up to
+This time is initially `WRITE_SECONDS`, and grows by `WRITE_SECONDS` with each write, up to
 `WRITE_SECONDS_MAX`. Fewer writes are better, because each write adds a fragment to the table.
 """
 EMBEDDING_BATCH = 8
@@ -123,7 +123,7 @@ class ChunksWithoutVector:
         return len(self.numbers & self._of_hidden_entries)
 
     def remove_embedded_chunks_from_queue(self, entry_id: str, numbers: set[int]) -> bool:
-        """Remove embedded chunks from the chunks to embed, and return whether the whole entry is embedded."""
+        """Remove an entry's embedded chunks from the queue; return whether the whole entry is now embedded."""
         self.numbers -= numbers
         self.entries[entry_id] -= numbers
         if self.entries[entry_id]:
@@ -477,7 +477,7 @@ class ChunkEmbedder:
 
 
 def list_texts_to_embed_for_passage(title: str, chunks: list[Chunk], position: int) -> list[str]:
-    """Return the texts that make up a passage's vector: the title, its own text, and its neighbours' texts."""
+    """Return the texts from which a passage's vector is computed: the title, its own text, and its neighbours' texts."""
     around = find_embedding_neighbours(chunks, position)
     return [title, chunks[position].text, *(one.text for one in around)]
 

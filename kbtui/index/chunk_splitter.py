@@ -246,7 +246,10 @@ def split_conversation_into_chunks(
 
 
 def extract_short_tool_arguments(request: ConversationEvent) -> dict[str, str] | None:
-    """Return a tool call's short arguments as text, for the filter `arg:`; None if there are none."""
+    """Map the names of a tool call's short arguments to their values as text; None if there are none.
+
+    The filter `arg:` finds these arguments.
+    """
     short = (
         (key, text)
         for key, value in (request.arguments or {}).items()

@@ -5,9 +5,8 @@ this machine. This file is not part of a generation, so the cache survives a reb
 Each mirror has one with the vectors of the published library, which a pull downloads. Their numbers
 have 16 bits, which halves the size.
 
-Damage would also survive a rebuild. Therefore each row has a checksum. A row that does not match its
-checksum counts as missing, and its text is embedded again. A workspace's file that cannot be read is
-deleted.
+Damage would also survive a rebuild, so each row has a checksum. A row that does not match its checksum
+counts as missing, and its text is embedded again. If a workspace's file cannot be read, it is deleted.
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ def find_embedding_model_key(setting: str) -> str | None:
 def _add_model_files_to_digest(folder: Path, digest: Any) -> None:
     """Add the names and sizes of a model's files, and the content of its JSON files, to a digest.
 
-    Therefore, new vectors are computed if another model replaces the one in the folder, or if the
-    model's prompts change. The weights are not read, because that takes seconds.
+    If another model replaces the one in the folder, or if the model's prompts change, the digest changes,
+    and new vectors are computed. The weights are not read, because that takes seconds.
     """
     for path in sorted(folder.rglob("*")):
         try:
@@ -180,9 +180,9 @@ def _normalize_matrix_rows(matrix: Any) -> Matrix:
 
 
 BATCH_TOKENS, BFLOAT16_BATCH_TOKENS = 512, 1024
-"""The approximate number of tokens of a batch, with 32-bit and with 16-bit numbers.
+"""The approximate number of tokens in a batch, for 32-bit and for 16-bit numbers.
 
-Larger batches take more processor time for each text with 32-bit numbers, and less with 16-bit numbers.
+With larger batches, a text takes more processor time for 32-bit numbers, and less for 16-bit numbers.
 """
 CHARACTERS_PER_TOKEN = 4
 """The approximate number of characters in a token of English text."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     Request = dict[str, Any]
 
 STARTS_MAX = 2
-"""To embed the same texts, at most this many processes are started, one after another."""
+"""The maximum number of processes that are started, one after another, to embed the same texts."""
 SAMPLE_TEXTS = 32
 """The number of texts that are embedded to compare the methods."""
 METHODS: dict[str, Callable[[LocalEmbeddingModel], LoadedEmbeddingModel]] = {
@@ -133,8 +133,8 @@ class EmbeddingProcess:
         return answer
 
     def _start_process(self) -> subprocess.Popen[bytes]:
-        # Batches are computed in parallel, each by one thread: this takes half the processor time of
-        # computing one batch in several threads.
+        # Batches are computed in parallel, each in one thread. This takes half the processor time of
+        # computing one batch at a time in several threads.
         environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             [

@@ -4,9 +4,9 @@ Chunks with equal scores are sorted by chunk id, which depends only on the files
 files give the same answers. Chunk numbers and row numbers are unsuitable, because they depend on the
 order in which the files were indexed.
 
-A place is one number for an entry and the ordinal of a passage in the entry. The passages before and
-after a passage have the adjacent numbers. Eight places are a block, a number by which the keyword index
-finds the passages around a passage.
+A place is a number that combines an entry and the ordinal of a passage in it. The passages before and
+after a passage have the adjacent numbers. Eight adjacent places form a block. The keyword
+index uses the block's number to find the passages around a passage.
 """
 
 from __future__ import annotations
@@ -186,9 +186,9 @@ def sort_ranked_chunks(
 ) -> list[RankedChunk]:
     """Sort chunks by score, best first, and equal scores by chunk id.
 
-    Two scores count as equal if they differ by at most `score_tolerance * max(least, score)`. If `cut` is
-    true, the search stopped at a limit. The last group of equal scores, which may be incomplete, is
-    then left out.
+    Two scores count as equal if they differ by at most `score_tolerance * max(least, score)`. `cut` says
+    whether the search stopped at a limit. If so, the last group of equal scores is left out, because it may
+    be incomplete.
     """
     ordered = sorted(rows, key=itemgetter(1), reverse=True)
     scores = [row[1] for row in ordered]
@@ -209,7 +209,7 @@ def sort_ranked_chunks(
 
 
 def drop_last_row_and_ties(ordered: list[Row]) -> list[Row]:
-    """Return sorted rows without the last row and without the other rows that have the same score.
+    """Return sorted rows without the last row and the rows tied with it.
 
     A row is a tuple whose second value is its score.
     """

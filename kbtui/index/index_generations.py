@@ -5,8 +5,8 @@ symbolic link `current` points to the generation in use. A new schema, chunker, 
 language changes the fingerprint, so the index is built in a new directory. Once the new generation
 is complete, the link is replaced in one step.
 
-Files can be damaged by a flipped bit, a bad sector or a full disk. Checksums reveal the damage: the
-catalog has one for each entry, and each of tantivy's files ends with one.
+A flipped bit, a bad sector or a full disk can damage files. Checksums reveal the damage: the catalog
+has one for each entry, and each of tantivy's files ends with one.
 """
 
 from __future__ import annotations

@@ -208,9 +208,9 @@ class IndexGenerationWriter:
         """Commit the keyword indexes, so that searches find the changes."""
         seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
-            # Commit only an index that has changed. First, a change of a hidden entry must not affect
-            # the statistics of the visible index. Second, after a file is saved, the commit is the
-            # slowest step.
+            # Commit only an index that has changed, for two reasons: a change to a hidden entry must not
+            # affect the statistics of the visible index, and the commit is the slowest step after a file
+            # is saved.
             if writer.has_uncommitted_changes or (hidden and self._uncommitted > MAX_LAG):
                 writer.commit_with_watermark(seq)
                 if hidden:
@@ -222,7 +222,7 @@ def _has_too_many_stale_documents(writer: KeywordIndexWriter) -> bool:
 
 
 def _are_indexed_entry_fields_equal(old: CatalogEntry | None, new: CatalogEntry) -> bool:
-    """Return whether two versions of an entry have the same indexed fields, apart from times."""
+    """Return whether the indexed fields of two versions of an entry are equal, apart from times."""
     names = ("title", "kind", "type", "topic", "agent", "hidden", "archived")
     return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
 
@@ -304,7 +304,7 @@ class WorkspaceIndexWriter:
         """Open or create the index; raises `IndexUnavailable`.
 
         If `rebuild` is true, a new generation is created. The old one stays in use until the new one is
-        complete. `should_yield` returns whether another refresh was requested.
+        complete. `should_yield` returns whether another refresh has been requested.
         """
         self.workspace, self.settings = workspace, settings
         self.cache_dir = cache_dir or workspace.cache_dir

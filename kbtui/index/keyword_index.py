@@ -43,7 +43,7 @@ KEYWORD_INDEX_VERSION = 12
 """Increase this number when the schema or the analyzers change. The index is then rebuilt."""
 
 HEAP_BYTES = 64_000_000
-"""The memory in bytes that the documents of a segment may use before tantivy writes the segment to disk."""
+"""The memory in bytes that a segment's documents may use before tantivy writes the segment to disk."""
 
 MAX_ARGUMENT_TERMS = 60
 """The maximum number of terms that are indexed for an argument of a tool call.
@@ -66,7 +66,7 @@ def make_keyword_index_schema(language: str = "") -> Any:
     builder.add_unsigned_field("chunk", indexed=True, fast=True)
     # A chunk's place identifies its entry, so chunks can be grouped by entry without the catalog.
     builder.add_unsigned_field("place", fast=True)
-    # These two fields serve to score the text around a passage; see `search/surrounding_text`.
+    # These two fields serve to score the text around a passage; see `search/nearby_passage_scoring`.
     builder.add_unsigned_field("block", indexed=True)
     builder.add_unsigned_field("prose_length", fast=True)
     builder.add_unsigned_field("tie", fast=True)
@@ -250,10 +250,9 @@ class _TantivyWriter:
 class KeywordIndexWriter:
     """Writes one of the two keyword indexes. Only one thread may use it.
 
-    `has_uncommitted_changes` says whether there is something to commit. Without changes, do not commit: each commit
-    replaces the watermark document. The replaced document still counts in BM25's statistics, so the
-    commit changes the scores. If both indexes were always committed together, a change of hidden entries
-    would change the scores of visible entries.
+    Commit only if `has_uncommitted_changes` is true. Each commit replaces the watermark document, and the
+    replaced document still counts in BM25's statistics, so the commit changes the scores. If both indexes
+    were always committed together, a change to hidden entries would change the scores of visible entries.
     """
 
     def __init__(self, folder: Path, language: str) -> None:

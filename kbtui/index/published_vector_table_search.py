@@ -2,9 +2,9 @@
 
 A row of the published table contains the id of a chunk, and a hash of the texts from which the
 chunk's vector was made. If a chunk on this machine has the same id and hash, no vector is stored
-here. All other chunks are embedded here. A search merges the ranking by published vectors with that
-by local vectors. Texts come from verified parts only, so a table that was tampered with could
-change the order of hits, but not their texts.
+here. All other chunks are embedded here. A search merges the rankings by published and by local
+vectors. Texts come only from verified parts, so a table that someone has tampered with could change
+the order of hits, but not their texts.
 """
 
 from __future__ import annotations
@@ -36,13 +36,17 @@ PUBLISHED_ROWS_TABLE = (
     "CREATE TABLE IF NOT EXISTS published_rows "
     "(row INTEGER PRIMARY KEY, id TEXT NOT NULL, hash BLOB NOT NULL)"
 )
-"""The SQL that creates a table in the mirror's database: LanceDB's row id, chunk id and vector hash of each published row."""
+"""The SQL that creates a table in the mirror's database.
+
+Its columns are LanceDB's row id, the chunk id and the vector hash of each published row.
+"""
 
 
 class PublishedVectorTableLocation(NamedTuple):
-    """A published table of vectors: its place, its version, its model, and the length of its vectors.
+    """A version of a published table of vectors: where it is, its model, and the length of its vectors.
 
-    `written_at` is the time at which the version was written, by the store's clock. `database` is the mirror's database, which contains the table `remote`.
+    `written_at` is the time at which the version was written, by the store's clock. `database` is the
+    mirror's database, which contains the table `published_rows`.
     """
 
     place: Path | str
@@ -54,7 +58,7 @@ class PublishedVectorTableLocation(NamedTuple):
 
     @property
     def table_version_id(self) -> str:
-        """The state `published_rows` of the mirror's database while it has the rows of this version."""
+        """The value of the state `published_rows` in the mirror's database if it contains this version's rows."""
         return make_table_version_id(self.model, self.version, self.written_at)
 
 
@@ -121,7 +125,7 @@ class PublishedVectorTableSearcher:
     def search_nearest_chunks(
         self, vector: Sequence[float], where: str, limit: int
     ) -> list[tuple[int, float]]:
-        """Return the nearest published chunks in this index, as `(number, similarity)`, best first.
+        """Return the chunks of this index with the nearest published vectors, as `(number, similarity)`, best first.
 
         Raises `IndexUnavailable`, or an error of LanceDB if the store cannot be reached.
         """

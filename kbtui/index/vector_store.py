@@ -82,14 +82,17 @@ NARROW_ROWS = 50_000
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
 """The maximum sizes of Lance's caches in memory: one for its indexes, one for the metadata of its files."""
 VERSION_MARGIN = timedelta(minutes=1)
-"""The time by which a version must be older than the oldest needed one, to be deleted: LanceDB asks the clock later."""
+"""Only versions that are older than the oldest needed one by at least this time are deleted.
+
+The margin is needed because LanceDB reads the clock later.
+"""
 KEEP_VERSIONS = timedelta(minutes=2)
 """The time for which old versions of the table are kept, because other threads may still be reading them."""
 
 LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
-"""A search by meaning adds the vector of a keyword hit, times `LEAN_WEIGHT`, to the vector of the query.
+"""A search by meaning adds a keyword hit's vector, times `LEAN_WEIGHT`, to the query's vector.
 
-The keyword hit is the first one that has a vector, among the best `LEAN_CANDIDATES`.
+The keyword hit is the first of the best `LEAN_CANDIDATES` that has a vector.
 """
 MAX_FRAGMENTS = 24
 """The table is compacted if it has more fragments than this, or after more writes than this."""
@@ -116,7 +119,7 @@ class VectorStore:
     ) -> None:
         """Open or create the table of `model`, whose vectors have `dimension` floats.
 
-        `folder` is a directory, or a URI in object storage. The credentials are in the storage's own
+        `folder` is a directory, or a URI in object storage. Credentials come from the storage's usual
         environment variables. The floats of a published table have 16 bits, those of a local one 32 bits.
         If `version` is not None, this version of an existing table is opened for reading.
 
@@ -272,11 +275,11 @@ class VectorStore:
     def find_nearest_row_ids(
         self, vector: Sequence[float], where: str, limit: int
     ) -> tuple[list[tuple[int, float]], bool]:
-        """Return LanceDB's ids and the similarities of the nearest rows, and whether the limit cut the list.
+        """Return the nearest rows as pairs of LanceDB's row id and the similarity, and whether the limit cut the list.
 
-        If there is an approximate index and `where` has only columns with an index, LanceDB reads
-        nothing else, and the indexes stay in memory. The list is longer than `limit`, so that the caller can
-        leave out rows.
+        If there is an approximate index, and each column in `where` has an index, LanceDB reads only
+        indexes, which stay in memory. The list can be longer than `limit`, so that the caller can leave out
+        rows.
         """
 
         def find_nearest_rows(wanted: int, probed: int) -> list[tuple[int, float]]:
@@ -381,8 +384,8 @@ class VectorStore:
     def get_age_of_oldest_version(self, versions: Iterable[int]) -> timedelta:
         """Return the age of the oldest of these versions of the table, with a margin.
 
-        LanceDB deletes versions by their age, by the clocks that wrote the versions. A wrong clock
-        can only keep additional versions.
+        LanceDB deletes versions by age, according to the clocks of the machines that wrote them. If a
+        clock is wrong, additional versions may be kept, but none of these versions is deleted.
         """
         table: Any = self.table
         needed = set(versions)

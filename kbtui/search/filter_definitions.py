@@ -352,8 +352,8 @@ def split_regex_query(query: str) -> tuple[str, str] | None:
 def split_filter_values(text: str, *, at_spaces: bool = True) -> tuple[str, ...]:
     """Split `value,"another value"` into its values.
 
-    A value without quotation marks ends at a space if `at_spaces` is true, as in a query.
-    Otherwise, as in an option, it can contain spaces.
+    In a query (`at_spaces`), a value without quotation marks ends at a space. In an option, such a value
+    can contain spaces.
     """
     if text.isalnum():
         return (text,)

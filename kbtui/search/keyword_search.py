@@ -2,8 +2,8 @@
 
 A `QueryTerm` is a term in a field of the index, with a weight. The score of a chunk is the sum of
 the scores of the query terms that match the chunk, and of those that match the text around it (see
-`surrounding_text`). Rank explanations use the query terms, too. Several indexes are scored with their
-summed statistics.
+`nearby_passage_scoring`). Rank explanations use the query terms, too. Several indexes are scored with
+their summed statistics.
 """
 
 from __future__ import annotations
@@ -91,10 +91,7 @@ class QueryTerm(NamedTuple):
 
 
 def drop_query_terms_of_little_worth(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
-    """Return the terms in `parts` that are worth searching for.
-
-    In a large index, terms that contribute little are left out (see `MIN_WORTH_SHARE`).
-    """
+    """Return `parts`; if the index is large, leave out terms that contribute little (see `MIN_WORTH_SHARE`)."""
     if searcher.num_docs < LARGE_INDEX_CHUNKS:
         return list(parts)
     worths = [_estimate_term_worth(part, searcher) for part in parts]
@@ -120,12 +117,11 @@ def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
 
 
 class CombinedTermStatistics:
-    """The summed statistics of several keyword indexes, with which scores from these indexes can be compared.
+    """The summed statistics of several keyword indexes, which make the scores from these indexes comparable.
 
     tantivy scores each index by the statistics of that index alone. A word that is rare in one
-    workspace but common elsewhere would therefore raise the scores of its hits in that workspace too
-    much. With the summed statistics, all indexes score their chunks as one index with all entries
-    would.
+    workspace but common elsewhere would therefore raise the scores of that workspace's hits too much.
+    With the summed statistics, each index scores its chunks as a single index with all entries would.
 
     `num_docs`, `doc_freq` and `terms_with_prefix` return what a tantivy searcher would return for one
     index with all entries. Do not change the indexes while this object is in use.
@@ -186,7 +182,7 @@ def _count_scored_documents(searcher: Any, schema: Any) -> int:
 
 
 def _find_value_in_explanation(explained: dict[str, Any], description: str) -> float | None:
-    """Return the value of the first part of `explained` that has a description beginning with `description`."""
+    """Return the value of the first part of `explained` whose description begins with `description`."""
     if explained["description"].startswith(description):
         return float(explained["value"])
     parts = (
@@ -202,7 +198,7 @@ CODE_WEIGHT = 1.0
 A match with two adjacent characters of a language that is written without spaces has the same weight.
 """
 PART_WEIGHT = 0.5
-"""The weight of a match with a part of a camelCase word, which can be in the query or in the text."""
+"""The weight of a match with part of a camelCase word in the query or in the text."""
 GUESS_WEIGHT = 0.8
 """The weight of a match with a correction or completion of a word in the query."""
 PAIR_WEIGHT = 0.1
@@ -385,11 +381,11 @@ class KeywordSearch:
         narrowing: ToolArgumentAndExclusionFilters,
         statistics: Mapping[bool, CombinedTermStatistics] | None = None,
     ) -> None:
-        """Prepare the search of the keyword indexes of `reader`.
+        """Prepare to search the keyword indexes of `reader`.
 
-        `statistics` has the summed statistics of all indexes that are searched together: under the
-        key True for hidden subjects, and under False for visible entries. It is None if only the
-        indexes of `reader` are searched.
+        `statistics` contains the summed statistics of all indexes that are searched together: True maps to
+        those of hidden subjects, and False to those of visible entries. It is None if only the indexes of
+        `reader` are searched.
         """
         self.language = StemmingAnalyzer(reader.language)
         self.sides = [
@@ -435,7 +431,8 @@ class KeywordSearch:
         """Return the best `limit` chunks by keywords.
 
         If these chunks belong to few entries, the best chunks of other entries follow (see
-        `select_best_chunks_and_further_entries`). If the query has only filters, the newest chunks come first.
+        `select_best_chunks_and_further_entries`). If the query has only filters, the newest chunks come
+        first.
         """
         return self._merge_rows_of_both_indexes(
             [side.rank_chunks_of_index(limit) for side in self.sides], limit
@@ -479,7 +476,7 @@ class KeywordSearch:
         return sum(side.count_matching_chunks() for side in self.sides)
 
     def list_one_chunk_per_entry(self) -> list[int]:
-        """Return the number of one matching chunk for each entry that has a matching chunk."""
+        """For each entry with matching chunks, return the number of one of them."""
         return [
             number for side in self.sides for number in side.list_one_chunk_per_entry_of_index()
         ]
@@ -491,7 +488,7 @@ class KeywordSearch:
 
 
 def append_missing_chunks_to_ranking(found: ChunkRanking, near: ChunkRanking) -> ChunkRanking:
-    """Append the chunks that are only in the ranking `near` to the ranking `found`, with lower scores."""
+    """Append to the ranking `found` the chunks that only the ranking `near` contains, with lower scores."""
     known = {number for number, _ in found}
     more = [row for row in near if row[0] not in known]
     if not found or not more:
@@ -608,7 +605,7 @@ class _KeywordIndexQuery:
         return int(self.searcher.search(query, limit=1, count=True).count)
 
     def list_one_chunk_per_entry_of_index(self) -> list[int]:
-        """Return the number of one matching chunk for each entry of this index that has one."""
+        """For each entry of this index with matching chunks, return the number of one of them."""
         if not self.searcher.num_docs:
             return []
         query = self.query or self._build_tantivy_query([], selects_all=True)
@@ -660,10 +657,10 @@ class _KeywordIndexQuery:
     ) -> tuple[list[RankedChunk], bool]:
         """Return chunks for a query, best first, and whether fewer than `limit` chunks match.
 
-        The result has the best `limit` chunks by their own texts. If the index ranks by score, the
-        chunks near the best of them are added. `without` contains the numbers of
-        the entries to exclude. If `whole_ties` is true and the limit divides a group of chunks with
-        equal scores, the whole group is left out of the best chunks.
+        The result contains the best `limit` chunks by their own texts. If the index ranks by score, the
+        chunks near the best of them are added. `without` contains the numbers of the entries to exclude.
+        If `whole_ties` is true, and the limit would split a group of chunks with equal scores, the whole
+        group is left out of the best chunks.
         """
         wanted = self._wanted if query is self.query else self._near_wanted
         if without:
@@ -760,7 +757,7 @@ class _KeywordIndexQuery:
         return {number: score for number, (score, _) in zip(numbers, hits, strict=True)}
 
     def select_chunk_numbers_of_index(self, numbers: Collection[int]) -> set[int]:
-        """Return those of `numbers` that are numbers of chunks in this index."""
+        """Return the chunk numbers in `numbers` whose chunks are in this index."""
         query = make_any_number_query(self._schema, "chunk", numbers)
         return set(self._find_chunk_scores(query, len(numbers)))
 
@@ -780,8 +777,8 @@ class _KeywordIndexQuery:
     ) -> Any:
         """Return a query that combines the queries `wanted` with the filters of the request.
 
-        If there are no words, phrases or filters, returns a query for all chunks if `selects_all` is
-        true, otherwise None.
+        If there are no words, phrases or filters, `selects_all` decides whether the result is a query for
+        all chunks or None.
         """
         if not (wanted or self._has_filters or selects_all):
             return None
@@ -857,7 +854,7 @@ def _build_field_filters(
 def _make_query_for_entries(schema: Any, owners: Collection[int]) -> Any:
     """Return a query for all chunks of the entries `owners`.
 
-    Excluding one query of many is four times as fast as excluding many queries.
+    Excluding this one query is four times as fast as excluding one query for each entry.
     """
     ranges = [
         Query.range_query(schema, "place", FieldType.Unsigned, *get_place_range_of_entry(owner))

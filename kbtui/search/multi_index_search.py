@@ -2,9 +2,9 @@
 
 The rules of each workspace still apply: a subject that the workspace hides or disables is not
 found. The keyword rankings of all indexes are merged into one, and so are the rankings by meaning.
-Only then are both fused. Therefore a hit has the rank that it would have in one index. A passage
-that is in several workspaces has the same chunk id in all of them, and becomes one hit of the first
-of these workspaces.
+Only then are the two merged rankings fused, so each hit has the same rank as in a single index. A
+passage that is in several workspaces has the same chunk id in all of them. It becomes a single hit, from
+the first of these workspaces.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ def search_indexes(
 ) -> SearchAnswer:
     """Search several indexes, and return the same answer as one index with all entries would.
 
-    If several workspaces contain the same passage, the hit is from the first of them. A filter with
-    a value that a workspace does not have, such as the name of a topic, excludes the workspace. If
-    all workspaces are excluded, the answer lists the mistakes that the first workspace found in the
-    query. Without `vectors`, the answer has only keyword hits. Raises `IndexSearchFailedError`.
+    If several workspaces contain the same passage, the hit is from the first of them. If a filter has a
+    value that a workspace does not know, such as the name of a topic, the workspace is excluded. If all
+    workspaces are excluded, the answer lists the mistakes that the first workspace found in the query.
+    Without `vectors`, the answer has only keyword hits. Raises `IndexSearchFailedError`.
     """
     return _MultiIndexSearch(indexes, request).search_and_answer(vectors)
 
@@ -392,7 +392,7 @@ class _MultiIndexSearch:
     def _add_later_developments_to_hits(
         self, hits: list[Hit], fusion: HybridScoreFusion
     ) -> list[Hit]:
-        """Add answers, later turns and outdated subjects to the hits, each from the hit's own index."""
+        """Add answers, later turns and outdated subjects to the hits, each from its hit's index."""
         found: dict[str, Hit] = {}
         for position, run in self._runs.items():
             root = str(self._indexes[position].workspace.root)

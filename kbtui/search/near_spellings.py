@@ -1,7 +1,7 @@
 """Finds the indexed words that a user probably meant by a rare or misspelled word.
 
 The index contains only stems, which can mislead: *receves* without its last letters resembles the
-stem of *recovers*. Therefore the words with a similar stem are read from a few texts, and compared
+stem of *recovers*. The words with a similar stem are therefore read from a few texts and compared
 with the typed word.
 """
 
@@ -142,7 +142,7 @@ def _read_words_of_stem(stem: str, stem_text: StemsOfText, texts: Iterable[str])
 def _list_similar_terms(word: str, searcher: Any) -> list[str]:
     """Return the indexed terms that begin with the first letter of `word` and are most similar to it.
 
-    A term is a stem, so it is compared with an equally long beginning of the word.
+    Terms are stems, so each is compared with a prefix of the word that has the same length.
     """
     from difflib import get_close_matches
 

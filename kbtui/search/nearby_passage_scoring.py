@@ -67,7 +67,10 @@ class NearbyPassageScorer:
     def __init__(
         self, searcher: Any, schema: Any, words: Iterable[QueryWord], statistics: Any
     ) -> None:
-        """Prepare the search of `searcher`. Rarities are computed from `statistics`, a searcher or a sum of several."""
+        """Prepare to search `searcher`.
+
+        Rarities are computed from `statistics`, which is a searcher or `CombinedTermStatistics`.
+        """
         self._searcher, self._schema = searcher, schema
         found: dict[str, WeightedQueryStem] = {}
         for token in (token for word in words for token in word.tokens):
@@ -82,7 +85,7 @@ class NearbyPassageScorer:
         self.terms = best[:MAX_SURROUNDING_TERMS]
 
     def score_passages_near(self, places: Iterable[int]) -> dict[int, float]:
-        """Map the place of each passage near the passages at `places` to the score of the text around it."""
+        """Map the place of each passage at or near `places` to the score of the text around this passage."""
         near = {place + step for place in places for step, _ in _STEPS}
         return {place: sum(scores) for place, scores in self.score_terms(near).items()}
 
@@ -153,7 +156,7 @@ def make_any_number_query(schema: Any, field: str, numbers: Iterable[int]) -> An
 def _compute_rarity_around_passages(statistics: Any, stem: str) -> float:
     """Return the inverse document frequency of a stem in texts around passages; 0 if no passage contains the stem.
 
-    The number of such texts that contain the stem is estimated from the number of passages that contain it.
+    How many of these texts contain the stem is estimated from the number of passages that contain it.
     """
     passages = statistics.doc_freq("body", stem)
     if not passages:

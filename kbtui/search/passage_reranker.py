@@ -33,7 +33,7 @@ FULL_LENGTH_BYTES = 100
 A shorter passage gets a proportional part.
 """
 WORDS_WEIGHT = 3.0
-"""The bonus of a turn's passage that contains all words of the query in the forms that the query uses."""
+"""The bonus of a turn's passage that contains all words of the query in the query's own forms."""
 OTHER_FORM_SHARE = 0.5
 """The factor for a word that the passage has only in another form, such as `sleeps` for `sleep`."""
 REPLY_WEIGHT = 0.2
@@ -192,7 +192,8 @@ def _compute_reply_bonuses(turns: Sequence[ScoredPassage]) -> list[float]:
 def _compute_conversation_bonuses(turns: Sequence[ScoredPassage]) -> list[float]:
     """Return each passage's bonus for other passages of its conversation that match the query.
 
-    The bonus has a share of the best of these passages, and shares of the passages near this one.
+    The bonus is a share of the mean score of the best of these passages, plus shares of the scores of the
+    passages near this one.
     """
     scores: dict[Hashable, list[float]] = defaultdict(list)
     by_place = {(one.owner, one.chunk.ordinal): one.score for one in turns}
@@ -220,9 +221,9 @@ def _compute_conversation_bonuses(turns: Sequence[ScoredPassage]) -> list[float]
 def compute_score_changes_from_turn_reordering(
     turns: Mapping[int, tuple[float, RankBonuses]],
 ) -> dict[int, float]:
-    """Map the number of each turn's passage to the score that the passage gains from its new place.
+    """Map the number of each turn's passage to the change of its score when turns are reordered.
 
-    `turns` has the fused score and the bonuses of each passage. The turns are sorted once without
+    `turns` contains the fused score and the bonuses of each passage. The turns are sorted once without
     the bonuses for turns, and once with them. The turn in place N of the second order receives the
     score of the turn in place N of the first order.
     """

@@ -113,7 +113,7 @@ def list_filter_completions(
     filter_input: FilterInput,
     list_values: Callable[[FilterDefinition, str], list[tuple[str, str]]],
 ) -> list[QueryCompletion]:
-    """Return up to `MAX_COMPLETIONS` filters or values of filters that complete the word before the cursor.
+    """Return up to `MAX_COMPLETIONS` filters or filter values that complete the word before the cursor.
 
     `filter_input` is the input ("search", "library" or "entries") whose filters are completed.
     `list_values(filter, beginning)` returns values of a filter, each with a note.

@@ -185,7 +185,7 @@ _Turn = tuple[str, int | None]
 
 TOOL_CALL_ROLE = "tool-call"
 MAX_CALLS_NAMING_FILE = 5000
-"""The filter `file:` checks at most this many of the calls whose arguments contain the words of the path."""
+"""The filter `file:` checks at most this many of the calls whose arguments contain the path's words."""
 MAX_TITLED_ENTRIES = 2000
 """The maximum number of entries that the filter `title:` selects, even if more titles match."""
 

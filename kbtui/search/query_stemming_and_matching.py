@@ -82,7 +82,7 @@ FUNCTION_WORD_WEIGHT = 0.3
 MIN_CORRECTED_LETTERS = 6
 """The spelling of an unknown word is corrected only if the word has at least this many letters."""
 FEW_KEYWORD_HITS = 3
-"""A search with fewer keyword hits than this also looks for near spellings of its rare words."""
+"""A search with fewer keyword hits than this also looks for near spellings of the query's rare words."""
 MIN_NEAR_LETTERS = 4
 """Only words with at least this many letters get near spellings. Shorter words would have too many of them."""
 MAX_PREFIX_TERMS = 32
@@ -259,7 +259,7 @@ def _correct_spelling(
 def add_near_spellings_to_rare_token(
     token: QueryToken, searcher: Any, language: StemmingAnalyzer, texts: TextsWithStem
 ) -> QueryToken:
-    """Return the token. If fewer than `FEW_KEYWORD_HITS` passages contain it, `corrected` lists near spellings."""
+    """Return the token, with near spellings in `corrected` if fewer than `FEW_KEYWORD_HITS` passages contain it."""
     word = token.plain
     if token.corrected or token.weight < 1.0 or len(word) < MIN_NEAR_LETTERS:
         return token

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""The number of chunks that are ranked by meaning to find the rank of a chunk that is not a hit.
+"""To find the rank of a chunk that is not a hit, this many chunks are ranked by meaning.
 
-By keywords, ten times as many chunks are ranked.
+Ten times as many chunks are ranked by keywords.
 """
 
 

@@ -142,7 +142,7 @@ def make_match_notices(
             for run in runs
         ]
         return sum(
-            # A search also finds, and counts, passages of which only the neighbours contain the words.
+            # A search also finds, and counts, passages whose neighbours alone contain the words.
             max(
                 run.keyword_search.count_matching_chunks(),
                 len(run.keyword_search.rank_chunks(run.request.depth)),
@@ -158,9 +158,9 @@ def make_match_notices(
 
 
 def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) -> list[Notice]:
-    """Return a list with one notice: it names the near spellings of query words that occur in the hits.
+    """Return a list with one notice, which names the near spellings of query words found in the hits.
 
-    Returns [] if there are none.
+    Returns [] if the hits contain no near spellings.
     """
     words: dict[str, None] = {}
     spellings: dict[str, None] = {}
@@ -224,7 +224,7 @@ class SearchRun:
         self.pending: frozenset[int] = frozenset()
         self.scores: dict[int, float] = {}
         self.bonuses: dict[int, RankBonuses] = {}
-        """The bonus_calculator's bonuses for the best chunks, by chunk number."""
+        """The bonuses of the best chunks, by chunk number."""
         self.entries_by_id: dict[str, CatalogEntry] = {}
         self._chunks: dict[int, tuple[Chunk, str]] = {}
         self.has_further_hits = False
@@ -317,7 +317,7 @@ class SearchRun:
         self.has_further_hits = False
 
     def make_notices_about_wordless_query(self, ranking: ChunkRanking) -> list[Notice]:
-        """Return a notice about a ranking by keywords if the query has neither words nor phrases."""
+        """Return a notice about the keyword ranking of a query without words or phrases; [] for other queries."""
         if self.query.words or self.query.phrases:
             return []
         if self.keyword_search.sides[0].query is None:
@@ -528,7 +528,7 @@ def make_hits_up_to_limit(
 def add_later_developments_to_hits(
     run: SearchRun, hits: list[Hit], measure_chunk_match: Callable[[int], float]
 ) -> list[Hit]:
-    """Add to the hits the answers to requests, the later turns about the same matter, and outdated subjects.
+    """Add to the hits the answers to requests, later turns about the same matter, and outdated subjects.
 
     `measure_chunk_match` returns how well a chunk matches the query.
     """
@@ -567,7 +567,7 @@ def _cut_at_word(text: str, length: int) -> str:
 def _add_later_turns(
     run: SearchRun, hits: list[Hit], measure_chunk_match: Callable[[int], float]
 ) -> list[Hit]:
-    """Add to each hit in a turn the last of the later turns that match the query well; return all hits."""
+    """Add to each hit in a turn the last later turn that matches the query well; return all hits."""
     entry_ids = {hit.entry_id for hit in hits if hit.turn}
     if not entry_ids:
         return hits
@@ -794,7 +794,7 @@ class _LocatedFilter(NamedTuple):
 def find_excluding_filters(
     query: ParsedQuery, request: SearchRequest, count_matches: Callable[[SearchRequest], int]
 ) -> Notice | None:
-    """Return a notice that names the filters that leave a query without hits.
+    """Return a notice naming the filters that leave a query without hits.
 
     If the search has hits without one of its filters, only this filter is named. Returns None if the
     search has no filters, or if it finds nothing even without them. `request` is the original
