@@ -163,6 +163,7 @@ class MainScreen(StyledScreen):
         self.session = SavedTuiStateManager(
             context, self.search, first_target, must_reopen, is_saved=not visit
         )
+        self._is_first_resume = True
         self._has_removed_message = False
         """Whether the last key has removed a message that said why a key did nothing."""
         self._visited_hit: Hit | None = None
@@ -228,6 +229,12 @@ class MainScreen(StyledScreen):
         is_reading = self.has_class("at-reader")
         self.set_focus(self.reader_pane.document_view if is_reading else self.library_pane.list)
         self.call_after_refresh(self._start_controllers)
+
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        # The styles of a new screen were computed when its widgets were mounted. Textual computes
+        # them again at each resume, because themes can change while the screen is covered.
+        event.refresh_styles = not self._is_first_resume
+        self._is_first_resume = False
 
     def _start_controllers(self) -> None:
         notices = self.document_controller.notices = list(getattr(self.app, "problems", ()))
