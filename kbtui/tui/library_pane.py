@@ -256,7 +256,7 @@ SORT_ORDERS = {
 """For each sort order of conversations: its key in the dialog, and what comes first."""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class LibraryPaneChoices:
     """The user's choices in the pane: unfolded rows, hidden subjects, filter and sort order."""
 

@@ -4,7 +4,6 @@
 table use this declaration.
 """
 
-import json
 import os
 import re
 from functools import partial
@@ -278,6 +277,8 @@ def format_toml_value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(format_toml_value, value))}]"
     if isinstance(value, str):
+        import json
+
         return json.dumps(value, ensure_ascii=False)
     return f"{value:g}" if isinstance(value, float) else str(value)
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 from functools import cached_property
 from pathlib import Path
 
@@ -132,7 +131,9 @@ def find_workspace(start: Path | str | None = None) -> Workspace:
         raise WorkspaceError("no such directory", where=str(start), hint="check the path after -w")
     if not here.is_dir():
         # The user may expect to see this file, and not everything around it.
-        hint = f"give its directory: -w {shlex.quote(str(Path(start or here).parent))}"
+        from shlex import quote
+
+        hint = f"give its directory: -w {quote(str(Path(start or here).parent))}"
         raise WorkspaceError("this is a file, not a directory", where=str(start), hint=hint)
     root = paths.find_workspace_root(str(here))
     if not paths.is_config_readable(root):

@@ -31,7 +31,7 @@ WIDE_ROW = 36
 """The minimum width in cells of a row whose first line also shows `wide_right`."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ListRow:
     """A row of one or more lines.
 

@@ -20,7 +20,7 @@ Span = tuple[str, str]
 Spans = list[Span]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class StyledLine:
     """One line on the screen.
 
@@ -313,7 +313,7 @@ def _cut_scrolled_code_line(
     return StyledLine(shown, source, text, more)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class HighlightPattern:
     """The pattern to highlight in a block.
 

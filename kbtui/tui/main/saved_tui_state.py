@@ -34,7 +34,7 @@ SAVE_SECONDS = 3.0
 """The delay in seconds before a changed session is saved."""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class SavedTuiState:
     """The saved state of the TUI: the opened documents, and the arrangement of the panes."""
 
