@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # importing `typing` would take time
 if TYPE_CHECKING:
     from kbtui.citations.tool_call_citations import Citation, Citations
     from kbtui.conversations.conversation_data_types import ConversationInfo
-    from kbtui.conversations.turn_marks import Mark, PlacedMark
+    from kbtui.conversations.turn_decision_marks import Mark, PlacedMark
     from kbtui.errors import (
         ConfigError,
         IndexUnavailable,
@@ -57,9 +57,9 @@ _MODULES = {
     "Hit": "search.search_request_and_answer",
     "KnowledgeHit": "library.async_memory_client",
     "Library": "library",
-    "Mark": "conversations.turn_marks",
+    "Mark": "conversations.turn_decision_marks",
     "MemoryClient": "library.async_memory_client",
-    "PlacedMark": "conversations.turn_marks",
+    "PlacedMark": "conversations.turn_decision_marks",
     "SearchRequest": "search.search_request_and_answer",
     "Topic": "knowledge.knowledge_data_types",
     "create_memory_client": "library.async_memory_client",

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.secret_key_formats import DetectedSecret, compile_re2_pattern, make_any_word_expression
+from kbtui.secret_key_detection import DetectedSecret, compile_re2_pattern, make_any_word_expression
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,7 +17,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbtui.contextual_secret_detection import find_secrets_by_context, is_random_looking
-from kbtui.secret_key_formats import (
+from kbtui.secret_key_detection import (
     MAX_KEY_CHARACTERS,
     DetectedSecret,
     compile_any_word_byte_pattern,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kbtui.conversations import conversation_event_kinds
 from kbtui.conversations.conversation_data_types import TIME_SORTS
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.knowledge.system_prompt_section import define_learn_tool_parameters
+from kbtui.knowledge.system_prompt_and_learn_tool import define_learn_tool_parameters
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import format_notice
 from kbtui.search.filter_definitions import format_filter_keys, map_filters_by_key
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
     from kbtui.assistant.conversation_tool_answers import ConversationGrepAnswer
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.system_prompt_section import ToolArgumentsSchema, ToolParameterSchema
+    from kbtui.knowledge.system_prompt_and_learn_tool import (
+        ToolArgumentsSchema,
+        ToolParameterSchema,
+    )
     from kbtui.library import Library
     from kbtui.search.search_request_and_answer import Hit, Kind, SearchAnswer
     from kbtui.workspace import Settings

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kbtui.citations.citation_and_conversation_export import format_code_fence
+from kbtui.citations.citation_formatting_and_markdown_export import format_code_fence
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.conversation_data_types import ConversationEventJson
     from kbtui.conversations.conversation_grep import GrepLine
-    from kbtui.conversations.turn_marks import MarkFactsJson
+    from kbtui.conversations.turn_decision_marks import MarkFactsJson
 
     class ConversationInfoJson(TypedDict):
         """A conversation as JSON, with the documented keys."""

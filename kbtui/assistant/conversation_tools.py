@@ -55,7 +55,7 @@ from kbtui.conversations.conversation_repository import (
     load_conversation,
     parse_entered_conversation_reference,
 )
-from kbtui.conversations.turn_marks import make_marks_json_field
+from kbtui.conversations.turn_decision_marks import make_marks_json_field
 from kbtui.dates import format_timestamp
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.light_named_tuple import NamedTuple
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
         ConversationInfo,
         Turn,
     )
-    from kbtui.conversations.turn_marks import ConversationMarks, MarkFactsJson
+    from kbtui.conversations.turn_decision_marks import ConversationMarks, MarkFactsJson
     from kbtui.library.file_turn_history import FileTurnHistory
     from kbtui.notices import Notice
     from kbtui.references import Ref

@@ -813,7 +813,7 @@ def format_age_or_date(time: datetime, now: datetime) -> str:
 
 
 def declare_export_command_arguments(parser: ArgumentParser) -> None:
-    from kbtui.citations.masked_conversation_export import EXPORT_FORMATS
+    from kbtui.citations.shared_conversation_export import EXPORT_FORMATS
     from kbtui.conversations.conversation_event_kinds import map_include_groups_to_event_kinds
 
     text = "a conversation, turn or call: jp-c17457886043, claude-258c7280, …:3 or …:3.2"
@@ -855,7 +855,7 @@ def run_export_command(args: Namespace) -> int:
 def _export_conversation(library: Library, args: Namespace) -> int:
     """Write the conversation that `args` describes; return the exit code."""
     from kbtui.assistant.conversation_tools import resolve_included_event_kinds
-    from kbtui.citations.masked_conversation_export import (
+    from kbtui.citations.shared_conversation_export import (
         describe_masked_secrets,
         format_shared_conversation,
         get_export_format_of_path,
@@ -930,7 +930,7 @@ def _confirm_file_may_be_written(library: Library, path: str) -> bool:
 
 def _select_turns(conversation: Conversation, ref: Ref, args: Namespace) -> list[Turn]:
     from kbtui.assistant.conversation_tools import resolve_requested_turn, select_requested_turns
-    from kbtui.citations.masked_conversation_export import parse_turn_ranges
+    from kbtui.citations.shared_conversation_export import parse_turn_ranges
 
     if args.turns is None:
         turn = resolve_requested_turn(ref, args.turn, args.last)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
 
-    from kbtui.citations.citation_and_conversation_export import CitedTextDifference
+    from kbtui.citations.citation_formatting_and_markdown_export import CitedTextDifference
     from kbtui.citations.tool_call_citations import Citation
     from kbtui.cli.cli_argument_parser import CliArgumentParser
     from kbtui.index.catalog_query import EntryChunkJson, EntryPage, EntryRow
@@ -537,7 +537,7 @@ def _format_entry_details(
     short_refs: dict[str, str],
     marks: MarksOfTurns,
 ) -> str:
-    from kbtui.citations.citation_and_conversation_export import format_citing_turn
+    from kbtui.citations.citation_formatting_and_markdown_export import format_citing_turn
 
     created, changed = map(format_unix_time_as_iso, (row.created, row.changed))
     lines = [
@@ -596,7 +596,7 @@ def run_cites_command(args: Namespace) -> int:
     have changed (with the reason). The state says whether the subject still has the text that the
     turn used. --diff prints the difference.
     """
-    from kbtui.citations.citation_and_conversation_export import (
+    from kbtui.citations.citation_formatting_and_markdown_export import (
         format_citing_turn,
         make_uses_and_used_by_json,
     )
@@ -660,7 +660,7 @@ def _compare_citations_with_current_texts(
     library: Library, cites: list[Citation]
 ) -> dict[Citation, CitedTextDifference]:
     """Map each citation whose subject has changed or is gone to the difference from the text that the turn used."""
-    from kbtui.citations.citation_and_conversation_export import (
+    from kbtui.citations.citation_formatting_and_markdown_export import (
         CitedTextDifference,
         format_difference_remark,
     )
@@ -684,7 +684,7 @@ def _compare_citations_with_current_texts(
 
 
 def _format_citation(number: int, cite: Citation, short_refs: dict[str, str]) -> str:
-    from kbtui.citations.citation_and_conversation_export import format_citation_state
+    from kbtui.citations.citation_formatting_and_markdown_export import format_citation_state
 
     state = format_citation_state(cite)
     is_named = cite.target in (cite.title, f"{cite.target.partition('/')[0]}/{cite.title}")

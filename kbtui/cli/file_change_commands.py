@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         TurnActionsAndCommands,
         TurnFileAction,
     )
-    from kbtui.conversations.turn_marks import ConversationMarks
+    from kbtui.conversations.turn_decision_marks import ConversationMarks
     from kbtui.library import Library
     from kbtui.library.file_turn_history import TurnTouchingFile
     from kbtui.workspace import Workspace
@@ -145,7 +145,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
         load_conversation,
         parse_entered_conversation_reference,
     )
-    from kbtui.conversations.turn_marks import make_marks_json_field
+    from kbtui.conversations.turn_decision_marks import make_marks_json_field
     from kbtui.library.file_turn_history import map_turns_to_actions_and_commands, resolve_file_name
     from kbtui.references import make_conversation_ref
 

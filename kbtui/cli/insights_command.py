@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kbtui.userdata.query_log import LoggedQuery
-    from kbtui.userdata.usage_statistics import (
+    from kbtui.userdata.search_and_citation_insights import (
         EntryCitationCount,
         TitledTurnWithOutdatedCitations,
         TokenCountAndCost,
@@ -53,7 +53,7 @@ def run_insights_command(args: Namespace) -> int:
     """
     from kbtui.conversations.conversation_statistics import ModelPrices
     from kbtui.library import open_workspace
-    from kbtui.userdata.usage_statistics import collect_usage_statistics
+    from kbtui.userdata.search_and_citation_insights import collect_usage_statistics
     from kbtui.userdata.user_data_store import UserData
 
     for option, number, minimum, maximum in (
@@ -101,7 +101,7 @@ def _delete_logged_searches(userdata: UserData, args: Namespace) -> int:
 
 def format_insights_report(found: UsageStatistics) -> str:
     """Return the report that `kbtui insights` prints as text."""
-    from kbtui.userdata.usage_statistics import draw_daily_searches_and_citations
+    from kbtui.userdata.search_and_citation_insights import draw_daily_searches_and_citations
 
     never = f"Never cited ({found.never_cited_total})"
     stale = f"Cited, but unchanged for {format_counted_noun(found.stale_days, 'day')}"

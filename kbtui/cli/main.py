@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tui": ("tui_start_commands", "browse the workspace in the terminal (the default)"),
     "demo": ("tui_start_commands", "browse a fresh copy of the bundled demo workspace"),
     "search": ("search_command", "search subjects and conversations"),
-    "index": ("engine_commands", "bring the index up to date"),
+    "index": ("engine_index_and_workspaces_commands", "bring the index up to date"),
     "topics": ("topics_learn_and_prompt_commands", "list topics and their subjects"),
     "learn": ("topics_learn_and_prompt_commands", "print exactly what the tool `learn` returns"),
     "prompt": (
@@ -69,16 +69,19 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "published_library_commands",
         "show or fetch the published library that this workspace subscribes to",
     ),
-    "engine": ("engine_commands", "show or stop the engine"),
+    "engine": ("engine_index_and_workspaces_commands", "show or stop the engine"),
     "workspaces": (
-        "engine_commands",
+        "engine_index_and_workspaces_commands",
         "list the workspaces that you have opened, or remove some from the list",
     ),
-    "doctor": ("diagnostic_commands", "find and explain problems"),
-    "paths": ("diagnostic_commands", "print the directories in use"),
-    "model": ("diagnostic_commands", "show the embedding model"),
-    "log": ("diagnostic_commands", "print the logs for a bug report, without private text"),
-    "config": ("diagnostic_commands", "show the settings and where they come from"),
+    "doctor": ("diagnostic_and_settings_commands", "find and explain problems"),
+    "paths": ("diagnostic_and_settings_commands", "print the directories in use"),
+    "model": ("diagnostic_and_settings_commands", "show the embedding model"),
+    "log": (
+        "diagnostic_and_settings_commands",
+        "print the logs for a bug report, without private text",
+    ),
+    "config": ("diagnostic_and_settings_commands", "show the settings and where they come from"),
     "completion": ("shell_completion", "print a completion script for a shell"),
     "man": ("man_page_command", "print the manual page"),
 }
@@ -259,7 +262,7 @@ def _parse_command_words(
 ) -> "tuple[Any, Callable[[Any], int]]":
     """Return the parsed arguments of a command, and the command's function `run_NAME_command`."""
     if name == "search":
-        from kbtui.cli.simple_argument_parser import SimpleArgumentParser
+        from kbtui.cli.fast_argument_parser import SimpleArgumentParser
 
         module = _import_command_module(name)
         simple = SimpleArgumentParser(workspace)

@@ -63,7 +63,7 @@ def run_publish_command(args: Namespace) -> int:
     from kbtui.publishing.published_library_store import LibraryStore
     from kbtui.workspace import find_workspace, load_settings
     from kbtui.workspace.paths import PUBLISH_KEY_VARIABLE
-    from kbtui.workspace.published_library import (
+    from kbtui.workspace.published_library_settings import (
         find_mirror_with_root,
         load_library_settings,
         normalize_library_uri,
@@ -120,7 +120,7 @@ def run_publish_command(args: Namespace) -> int:
 def _check_library_is_outside_topics(workspace: Workspace, uri: str) -> None:
     """Raise `UsageError` if a library would be written into a topic's directory."""
     from kbtui.knowledge import load_knowledge
-    from kbtui.workspace.published_library import is_library_uri
+    from kbtui.workspace.published_library_settings import is_library_uri
 
     if is_library_uri(uri):
         return
@@ -306,7 +306,10 @@ def run_library_command(args: Namespace) -> int:
     from kbtui.publishing.library_subscription_status import read_subscription_status
     from kbtui.publishing.published_library_pull import delete_mirror, pull_subscribed_library
     from kbtui.workspace import find_workspace, load_settings
-    from kbtui.workspace.published_library import find_mirror_with_root, find_subscribed_mirror
+    from kbtui.workspace.published_library_settings import (
+        find_mirror_with_root,
+        find_subscribed_mirror,
+    )
 
     workspace = find_workspace(args.workspace)
     mirror = find_subscribed_mirror(workspace)
@@ -371,7 +374,7 @@ def _format_library_subscription(status: LibrarySubscriptionStatus, has_own_file
 def find_or_fetch_library_mirror(uri: str) -> str:
     """Return the root of the mirror of the library at `uri`; fetch the library if it has no mirror yet."""
     from kbtui.publishing.published_library_pull import pull_library
-    from kbtui.workspace.published_library import (
+    from kbtui.workspace.published_library_settings import (
         LibrarySubscriptionSettings,
         PublishedLibraryMirror,
         normalize_library_uri,

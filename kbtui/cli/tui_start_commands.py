@@ -158,7 +158,7 @@ def run_serve_command(args: Namespace) -> int:
     import signal
 
     from kbtui.library import open_workspace
-    from kbtui.serve.web_request_access_control import choose_listen_address
+    from kbtui.serve.web_access_control import choose_listen_address
 
     if not 6 <= args.font_size <= 72:
         raise UsageError("must be from 6 to 72", where="--font-size")

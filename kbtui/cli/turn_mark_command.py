@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Iterator, Mapping
 
-    from kbtui.conversations.turn_marks import ConversationMarks, PlacedMark
+    from kbtui.conversations.turn_decision_marks import ConversationMarks, PlacedMark
     from kbtui.library import Library
     from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 
@@ -163,7 +163,7 @@ def format_turn_mark_lines(labels: Iterable[str], indent: str = "    ") -> str:
 
 def cut_mark_label(label: str) -> str:
     """Shorten a mark's long label, so that the other rows of a list remain visible."""
-    from kbtui.conversations.turn_marks import MAX_LISTED_CHARACTERS
+    from kbtui.conversations.turn_decision_marks import MAX_LISTED_CHARACTERS
 
     return cut_to_width(sanitize_to_one_line(label), MAX_LISTED_CHARACTERS)
 
@@ -205,7 +205,7 @@ def _export_turn_marks(library: Library, args: Namespace) -> int:
 
 
 def _import_turn_marks(library: Library, args: Namespace) -> int:
-    from kbtui.conversations.turn_marks import parse_exported_mark
+    from kbtui.conversations.turn_decision_marks import parse_exported_mark
     from kbtui.userdata.turn_mark_store import MarkStore
 
     try:

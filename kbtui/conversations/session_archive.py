@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import orjson
 
-from kbtui.conversations.formats.jp.jp_json_reader import open_regular_file
+from kbtui.conversations.formats.damage_tolerant_file_reader import open_regular_file
 from kbtui.conversations.formats.kept_session_file import (
     KEPT_FILE_SUFFIX,
     compress_and_hash_file,

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kbtui.notices import PauseReason
     from kbtui.search.search_request_and_answer import SearchRequest
     from kbtui.workspace import Settings
-    from kbtui.workspace.published_library import PublishedLibraryMirror
+    from kbtui.workspace.published_library_settings import PublishedLibraryMirror
 
 
 LOAD_CHECK_SECONDS = 5.0
@@ -697,7 +697,7 @@ class EmbeddingWorker:
 
         Updates `is_asleep`.
         """
-        from kbtui.index.embedding_status_file import is_index_fully_embedded
+        from kbtui.index.unembedded_entries_file import is_index_fully_embedded
 
         if self._model.is_model_loaded or self._is_wanted.is_set():
             self.is_asleep = False
@@ -757,7 +757,7 @@ class EmbeddingWorker:
         """Open the vectors of an index generation, and add those that are missing."""
         from kbtui.index.chunk_embedder import ChunkEmbedder
         from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorLookup
-        from kbtui.index.embedding_status_file import is_index_fully_embedded
+        from kbtui.index.unembedded_entries_file import is_index_fully_embedded
         from kbtui.index.vector_store import VectorStore
 
         catalog = CatalogDatabase(folder / "catalog.sqlite")

@@ -24,7 +24,7 @@ from kbtui.userdata.user_data_store import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
 from kbtui.workspace.paths import convert_path_to_utf8, make_search_environment_fingerprint
-from kbtui.workspace.published_library import find_existing_library_mirror
+from kbtui.workspace.published_library_settings import find_existing_library_mirror
 
 if TYPE_CHECKING:
     import threading

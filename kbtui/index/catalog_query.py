@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 from kbtui.dates import DAY_SECONDS
 from kbtui.errors import NothingFound, UsageError
 from kbtui.index.catalog_database import make_catalog_error
-from kbtui.index.embedding_status_file import EntriesWithoutVectors, read_entries_without_vectors
+from kbtui.index.unembedded_entries_file import EntriesWithoutVectors, read_entries_without_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

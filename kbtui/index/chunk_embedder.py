@@ -9,10 +9,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.index.embedding_status_file import EntriesWithoutVectorsWriter
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.entry_extraction import find_embedding_neighbours
 from kbtui.index.indexer import IndexProgress
+from kbtui.index.unembedded_entries_file import EntriesWithoutVectorsWriter
 from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:

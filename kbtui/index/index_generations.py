@@ -40,8 +40,8 @@ def compute_index_schema_hash() -> str:
     from kbtui.index import (
         catalog_database,
         entry_and_chunk_data_types,
-        keyword_index,
-        keyword_tokenizer,
+        identifier_and_cjk_tokenizer,
+        keyword_index_writer,
     )
 
     kinds = [
@@ -51,9 +51,9 @@ def compute_index_schema_hash() -> str:
     versions = (
         catalog_database.CATALOG_VERSION,
         entry_and_chunk_data_types.CHUNKING_VERSION,
-        keyword_tokenizer.TOKENIZER_VERSION,
+        identifier_and_cjk_tokenizer.TOKENIZER_VERSION,
     )
-    return _hash_values((*versions, keyword_index.KEYWORD_INDEX_VERSION, kinds))
+    return _hash_values((*versions, keyword_index_writer.KEYWORD_INDEX_VERSION, kinds))
 
 
 def compute_index_fingerprint(settings: Settings) -> str:

@@ -99,7 +99,7 @@ class IndexReader:
 
         The index is in the state of its last commit.
         """
-        from kbtui.index.keyword_index import open_tantivy_index
+        from kbtui.index.keyword_index_writer import open_tantivy_index
 
         folder = self.folder / ("hidden" if hidden else "lexical")
         return self._open_or_reload_keyword_index(

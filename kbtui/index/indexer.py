@@ -19,7 +19,7 @@ from kbtui.index.entry_extraction import (
     read_subject_entry,
     read_unindexed_conversation_parts,
 )
-from kbtui.index.keyword_index import KeywordIndexWriter
+from kbtui.index.keyword_index_writer import KeywordIndexWriter
 from kbtui.terminal_text import replace_surrogates
 from kbtui.workspace.paths import make_private_directory
 

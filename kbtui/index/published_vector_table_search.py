@@ -22,13 +22,13 @@ from kbtui.index.entry_and_chunk_data_types import (
     sort_ranked_chunks,
 )
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.workspace.published_library import is_library_uri
+from kbtui.workspace.published_library_settings import is_library_uri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kbtui.index.vector_store import VectorStore
-    from kbtui.workspace.published_library import PublishedLibraryMirror
+    from kbtui.workspace.published_library_settings import PublishedLibraryMirror
 
 TABLE_DIRECTORY = "vectors"
 """The directory of the table of vectors, relative to the URI of the library."""

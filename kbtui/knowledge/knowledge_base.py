@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound, UsageError, suggest_similar_key
-from kbtui.knowledge import learn_tool_answers, system_prompt_section
+from kbtui.knowledge import learn_tool_answers, system_prompt_and_learn_tool
 from kbtui.knowledge.knowledge_data_types import KnowledgeProblem, LearnToolResult, Subject, Topic
 from kbtui.knowledge.subject_visibility import (
     SubjectSlugsByVisibility,
@@ -20,7 +20,7 @@ from kbtui.knowledge.subject_visibility import (
 )
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.paths import TOPICS_FILE, format_path_relative_to_root
-from kbtui.workspace.published_library import (
+from kbtui.workspace.published_library_settings import (
     PublishedLibraryMirror,
     find_existing_library_mirror,
     find_mirror_with_root,
@@ -498,7 +498,7 @@ class KnowledgeBase:
     def format_knowledge_section(self) -> str | None:
         """Return the `<knowledge>` section; None if there is nothing to list or pre-load."""
         topics = self._group_slugs_of_enabled_topics()
-        return system_prompt_section.format_knowledge_prompt_section(
+        return system_prompt_and_learn_tool.format_knowledge_prompt_section(
             topics, self._load_subject_of_slug
         )
 
@@ -511,17 +511,17 @@ class KnowledgeBase:
         resolved = self.get_topic_slugs(topic)
         if not resolved.topic.enable or not resolved.learned:
             return None
-        return system_prompt_section.format_preloaded_topic_block(
+        return system_prompt_and_learn_tool.format_preloaded_topic_block(
             resolved, self._load_subject_of_slug
         )
 
     def make_learn_tool_definition(self) -> dict[str, Any] | None:
         """Return the definition of the `learn` tool; None if there is nothing to learn."""
-        return system_prompt_section.define_learn_tool(self._group_slugs_of_enabled_topics())
+        return system_prompt_and_learn_tool.define_learn_tool(self._group_slugs_of_enabled_topics())
 
     def read_jp_prompt_sections(self) -> list[JpPromptSection]:
         """Return JP's own prompt sections, which kbtui only reads."""
-        return system_prompt_section.read_jp_prompt_sections(self.workspace)
+        return system_prompt_and_learn_tool.read_jp_prompt_sections(self.workspace)
 
     def copy_with_preload_or_disable_changes(
         self, marks: Iterable[PreloadOrDisableChange]

@@ -21,7 +21,7 @@ from kbtui.knowledge.slug_patterns import (
     is_glob_pattern,
 )
 from kbtui.knowledge.subject_files import is_hidden_path, read_subject_text, split_file_extension
-from kbtui.knowledge.system_prompt_section import estimate_token_count
+from kbtui.knowledge.system_prompt_and_learn_tool import estimate_token_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from kbtui.errors import KbtuiError, UsageError
 from kbtui.file_reading_and_writing import write_file_atomically
 from kbtui.terminal_text import make_backtick_fence
 from kbtui.workspace.paths import TOPICS_FILE
-from kbtui.workspace.published_library import find_mirror_with_root
+from kbtui.workspace.published_library_settings import find_mirror_with_root
 
 if TYPE_CHECKING:
     from kbtui.knowledge.knowledge_data_types import Subject, Topic

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.tool_call_citations import Citations
     from kbtui.conversations.conversation_data_types import ConversationInfo
-    from kbtui.conversations.turn_marks import Mark, MarkState, PlacedMark
+    from kbtui.conversations.turn_decision_marks import Mark, MarkState, PlacedMark
     from kbtui.knowledge.knowledge_data_types import Topic
     from kbtui.library.workspace_library import Library
     from kbtui.search.search_request_and_answer import Mode, SearchAnswer

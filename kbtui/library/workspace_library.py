@@ -51,7 +51,12 @@ if TYPE_CHECKING:
         ConversationInfo,
         ConversationToolsAndModels,
     )
-    from kbtui.conversations.turn_marks import ConversationMarks, Mark, MarkState, PlacedMark
+    from kbtui.conversations.turn_decision_marks import (
+        ConversationMarks,
+        Mark,
+        MarkState,
+        PlacedMark,
+    )
     from kbtui.engine.all_projects_search import AllProjectsSearch
     from kbtui.engine.engine_protocol import EngineEvent, EngineSearchReply
     from kbtui.index.index_reader import IndexReader
@@ -587,7 +592,7 @@ class Library(ReferenceAndCitationReader):
         """
         if conversation is None:
             return self._mark_store.list_placed_marks()
-        from kbtui.conversations.turn_marks import MarkedTextPlace
+        from kbtui.conversations.turn_decision_marks import MarkedTextPlace
 
         ref = self.parse_entered_reference(conversation)
         if ref.conversation is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorLookup
 from kbtui.workspace.paths import make_private_directory
-from kbtui.workspace.published_library import find_existing_library_mirror
+from kbtui.workspace.published_library_settings import find_existing_library_mirror
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -22,7 +22,7 @@ from kbtui.publishing.published_library_mirror_database import (
     open_mirror_database,
     read_entry_checksums,
 )
-from kbtui.workspace.published_library import find_mirror_with_root, find_subscribed_mirror
+from kbtui.workspace.published_library_settings import find_mirror_with_root, find_subscribed_mirror
 
 if TYPE_CHECKING:
     from kbtui.publishing.published_library_format import EntryKey

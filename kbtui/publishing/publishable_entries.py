@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from kbtui.citations.masked_conversation_export import prepare_shared_conversation
+from kbtui.citations.shared_conversation_export import prepare_shared_conversation
 from kbtui.citations.tool_call_citations import (
     CitationTargetLookup,
     list_subjects_given_by_event,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.workspace import Settings, Workspace
-    from kbtui.workspace.published_library import PublishSettings
+    from kbtui.workspace.published_library_settings import PublishSettings
 
 MIN_RECOGNIZED_TEXT = 40
 """Shorter texts of subjects are not searched for in results, because they can occur there by chance."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kbtui.publishing.published_library_format import EntryKey
-    from kbtui.workspace.published_library import PublishedLibraryMirror
+    from kbtui.workspace.published_library_settings import PublishedLibraryMirror
 
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

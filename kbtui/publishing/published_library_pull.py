@@ -66,7 +66,7 @@ from kbtui.workspace.paths import (
     TOPICS_FILE,
     make_private_directory,
 )
-from kbtui.workspace.published_library import (
+from kbtui.workspace.published_library_settings import (
     PublishedLibraryMirror,
     find_subscribed_mirror,
     load_library_settings,
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
         LibraryPartReference,
     )
     from kbtui.workspace import Workspace
-    from kbtui.workspace.published_library import LibrarySubscriptionSettings
+    from kbtui.workspace.published_library_settings import LibrarySubscriptionSettings
 
 MAX_ATTEMPTS = 3
 """A pull is tried at most this many times, because parts may be deleted while it reads them."""

@@ -22,7 +22,7 @@ from obstore.store import LocalStore, MemoryStore, from_url
 from kbtui.errors import IndexUnavailable, KbtuiError, UsageError
 from kbtui.file_reading_and_writing import write_file_atomically
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.workspace.published_library import is_library_uri
+from kbtui.workspace.published_library_settings import is_library_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

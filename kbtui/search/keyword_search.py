@@ -28,7 +28,7 @@ from kbtui.index.entry_and_chunk_data_types import (
     select_best_chunks_and_further_entries,
     sort_ranked_chunks,
 )
-from kbtui.index.keyword_tokenizer import (
+from kbtui.index.identifier_and_cjk_tokenizer import (
     extract_cjk_character_pairs,
     extract_code_words,
     get_code_word_forms,

@@ -11,7 +11,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from kbtui.index.keyword_tokenizer import normalize_unicode
+from kbtui.index.identifier_and_cjk_tokenizer import normalize_unicode
 from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:

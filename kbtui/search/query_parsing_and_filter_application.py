@@ -239,7 +239,7 @@ def _get_chunk_field_values(name: str, entry: CatalogEntry, chunk: Chunk) -> set
 
 
 def _list_tool_argument_terms(chunk: Chunk) -> set[str]:
-    from kbtui.index.keyword_index import make_tool_argument_terms
+    from kbtui.index.keyword_index_writer import make_tool_argument_terms
 
     return {
         term
@@ -510,7 +510,7 @@ class _QueryFilterApplier:
         """
         from tantivy import Occur, Query
 
-        from kbtui.index.keyword_tokenizer import normalize_unicode
+        from kbtui.index.identifier_and_cjk_tokenizer import normalize_unicode
         from kbtui.search.query_stemming_and_matching import StemmingAnalyzer
 
         name = name.removeprefix("./")
@@ -578,7 +578,7 @@ class _QueryFilterApplier:
         from tantivy import Occur, Query
 
         from kbtui.index.entry_and_chunk_data_types import get_entry_number_of_place
-        from kbtui.index.keyword_tokenizer import (
+        from kbtui.index.identifier_and_cjk_tokenizer import (
             extract_cjk_character_pairs,
             has_unspaced_script,
             normalize_unicode,
@@ -617,7 +617,7 @@ class _QueryFilterApplier:
 
 
 def _convert_argument_filter_to_term(value: str) -> str:
-    from kbtui.index.keyword_tokenizer import normalize_unicode
+    from kbtui.index.identifier_and_cjk_tokenizer import normalize_unicode
 
     key, sign, wanted = normalize_unicode(value).partition("=")
     wanted = " ".join(wanted.lower().split())

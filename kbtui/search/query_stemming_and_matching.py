@@ -7,12 +7,16 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from kbtui.index.keyword_index import (
+from kbtui.index.identifier_and_cjk_tokenizer import (
+    CodeFieldWordForms,
+    get_code_word_forms,
+    normalize_unicode,
+)
+from kbtui.index.keyword_index_writer import (
     list_further_language_fields,
     make_text_analyzer,
     parse_language_setting,
 )
-from kbtui.index.keyword_tokenizer import CodeFieldWordForms, get_code_word_forms, normalize_unicode
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.near_spellings import (
     MAX_ENDING_LETTERS,

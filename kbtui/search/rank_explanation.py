@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kbtui.index.entry_and_chunk_data_types import make_first_passage_place, make_passage_place
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice, NoticeValues
-from kbtui.search.hit_freshness import HitFreshnessChecker
+from kbtui.search.outdated_hits_and_turns import HitFreshnessChecker
 from kbtui.search.passage_reranker import RankBonuses
 from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import (

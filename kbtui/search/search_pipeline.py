@@ -13,8 +13,8 @@ from kbtui.index.entry_and_chunk_data_types import SCORE_TOLERANCE, RequestChunk
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice
 from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_value
-from kbtui.search.hit_freshness import HitFreshnessChecker, find_outdated_turns_in_rows
 from kbtui.search.near_spellings import measure_spelling_distance
+from kbtui.search.outdated_hits_and_turns import HitFreshnessChecker, find_outdated_turns_in_rows
 from kbtui.search.passage_reranker import (
     RERANKED_PASSAGES,
     RankBonusCalculator,

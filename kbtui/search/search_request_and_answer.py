@@ -17,7 +17,7 @@ from kbtui.references import Ref, parse_ref
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kbtui.conversations.turn_marks import MarkFactsJson
+    from kbtui.conversations.turn_decision_marks import MarkFactsJson
 
 Mode = Literal["hybrid", "lexical", "semantic"]
 Kind = Literal["subject", "conversation"]

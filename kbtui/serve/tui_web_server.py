@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from kbtui.serve.browser_tab_tui_process import BrowserTabTuiProcess, limit_terminal_size
-from kbtui.serve.web_request_access_control import (
+from kbtui.serve.web_access_control import (
     SECURITY_HEADERS,
     AllowedHostHeaders,
     find_request_refusal_reason,

@@ -25,7 +25,7 @@ from kbtui.sources.http_fetcher import (
     make_source_run_limits,
     resolve_host_name,
 )
-from kbtui.sources.source_document_directory import (
+from kbtui.sources.source_document_store import (
     MAX_NAMED_PROBLEMS,
     SourceDocumentStore,
     SourceRunContext,

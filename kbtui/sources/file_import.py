@@ -24,7 +24,7 @@ from kbtui.sources.document_text_extraction import (
     TextExtractionError,
 )
 from kbtui.sources.http_fetcher import explain_too_large_document
-from kbtui.sources.source_document_directory import FetchedDocument
+from kbtui.sources.source_document_store import FetchedDocument
 from kbtui.workspace.paths import expand_user
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kbtui.sources.document_text_extraction import TextExtractorProcess
     from kbtui.sources.http_fetcher import SourceRunLimits
-    from kbtui.sources.source_document_directory import SourceRunContext
+    from kbtui.sources.source_document_store import SourceRunContext
 
 _CONTENT_TYPES_BY_EXTENSION = {
     **dict.fromkeys((".md", ".markdown"), MARKDOWN[0]),

@@ -19,7 +19,7 @@ from kbtui.errors import KbtuiError
 from kbtui.knowledge.subject_files import format_file_text_for_assistant, make_safe_file_name
 from kbtui.sources.document_text_extraction import HTML, MARKDOWN, PDF, PLAIN, TextExtractionError
 from kbtui.sources.http_fetcher import explain_too_large_document
-from kbtui.sources.source_document_directory import FetchedDocument
+from kbtui.sources.source_document_store import FetchedDocument
 from kbtui.version import __version__
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kbtui.sources.document_text_extraction import TextExtractorProcess
     from kbtui.sources.http_fetcher import SourceRunLimits
-    from kbtui.sources.source_document_directory import SourceRunContext
+    from kbtui.sources.source_document_store import SourceRunContext
 
 # Without a handler, Python prints the SDK's tracebacks to stderr. The run reports these errors itself.
 logging.getLogger("mcp.client").addHandler(logging.NullHandler())

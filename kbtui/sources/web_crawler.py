@@ -21,14 +21,14 @@ from kbtui.errors import KbtuiError
 from kbtui.sources.crawl_url_policy import AllowedUrlPrefixes, normalize_url
 from kbtui.sources.document_text_extraction import READABLE, TextExtractionError
 from kbtui.sources.http_fetcher import AGENT, FetchError
-from kbtui.sources.source_document_directory import FetchedDocument, make_document_name_from_url
+from kbtui.sources.source_document_store import FetchedDocument, make_document_name_from_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from kbtui.sources.document_text_extraction import TextExtractorProcess
     from kbtui.sources.http_fetcher import FetchedResponse, HttpFetcher, SourceRunLimits
-    from kbtui.sources.source_document_directory import SourceRunContext
+    from kbtui.sources.source_document_store import SourceRunContext
     from kbtui.userdata.user_data_store import FetchedAddressFacts
 
 MAX_ROBOTS_BYTES = 512_000

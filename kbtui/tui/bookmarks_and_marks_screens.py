@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import on
 from textual.containers import Vertical
 
-from kbtui.conversations.turn_marks import MARK_SIGNS, MARK_STATES
+from kbtui.conversations.turn_decision_marks import MARK_SIGNS, MARK_STATES
 from kbtui.errors import KbtuiError, UsageError, format_error_on_one_line
 from kbtui.references import parse_ref
 from kbtui.terminal_text import sanitize_to_one_line
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from kbtui.conversations.turn_marks import Mark, MarkProblem, MarkState, PlacedMark
+    from kbtui.conversations.turn_decision_marks import Mark, MarkProblem, MarkState, PlacedMark
     from kbtui.library import Library
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.framework.styled_text import Spans

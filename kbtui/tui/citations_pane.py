@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kbtui.citations.tool_call_citations import Citation
     from kbtui.citations.turn_file_actions_and_commands import TurnActionsAndCommands
     from kbtui.conversations.conversation_data_types import Conversation
-    from kbtui.conversations.turn_marks import PlacedMark
+    from kbtui.conversations.turn_decision_marks import PlacedMark
     from kbtui.library import Library
     from kbtui.tui.reader.document_view import DocumentView
     from kbtui.tui.reader.reader_document import ReaderDocument
@@ -467,11 +467,11 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     def action_copy_citations_as(self, form: str) -> None:
         """Copy the citations in both lists in the format `form` ("markdown" or "json")."""
-        from kbtui.citations.citation_and_conversation_export import (
+        from kbtui.citations.citation_formatting_and_markdown_export import (
             format_citations_json,
             format_citations_markdown,
         )
-        from kbtui.conversations.turn_marks import make_marks_json_field
+        from kbtui.conversations.turn_decision_marks import make_marks_json_field
 
         if self._target is not None:
             used, turn = self._citations_in_shown_turn, self._shown_turn_number

@@ -342,7 +342,7 @@ def _read_source_name_and_text_problem(
 
 
 def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> list[ReaderBlock]:
-    from kbtui.citations.citation_and_conversation_export import format_citation_state
+    from kbtui.citations.citation_formatting_and_markdown_export import format_citation_state
 
     since = now - timedelta(days=CITATION_DAYS)
     found = library.find_citing_turns(library.parse_entered_reference(row.ref))

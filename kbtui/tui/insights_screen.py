@@ -22,7 +22,7 @@ from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import SecondaryScreen
 from kbtui.tui.subject_file_actions import SubjectFileActions
 from kbtui.tui.tui_command_table import find_key_label_of_command
-from kbtui.userdata.usage_statistics import (
+from kbtui.userdata.search_and_citation_insights import (
     EntryCitationCount,
     PeriodTokenStatistics,
     TitledTurnWithOutdatedCitations,

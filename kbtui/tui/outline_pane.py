@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from kbtui.citations.turn_file_actions_and_commands import TurnActionsAndCommands
-    from kbtui.conversations.turn_marks import PlacedMark
+    from kbtui.conversations.turn_decision_marks import PlacedMark
     from kbtui.tui.navigation_target import ReadingPosition
     from kbtui.tui.reader.document_view import DocumentView
     from kbtui.tui.reader.reader_document import ReaderDocument

@@ -690,7 +690,7 @@ def _collapse_spaces(spans: Spans) -> Spans:
 def _make_turn_mark_signs(hit: Hit) -> Spans:
     if not hit.marks:
         return []
-    from kbtui.conversations.turn_marks import MARK_SIGNS
+    from kbtui.conversations.turn_decision_marks import MARK_SIGNS
 
     return [(f"{MARK_SIGNS[one['state']]} ", "accent") for one in hit.marks]
 

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
-from kbtui.conversations.turn_marks import (
+from kbtui.conversations.turn_decision_marks import (
     MarkedEventIdentity,
     find_places_of_turn_anchors,
     make_turn_or_call_anchor,

@@ -13,7 +13,7 @@ from kbtui.userdata import MARKS_FILE_NAME
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kbtui.conversations.turn_marks import MarkFactsJson, PlacedMark
+    from kbtui.conversations.turn_decision_marks import MarkFactsJson, PlacedMark
     from kbtui.notices import Notice
     from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
     from kbtui.userdata.turn_mark_store import MarkStore
@@ -66,7 +66,7 @@ class MarksOfTurns(NamedTuple):
 
     def make_turn_marks_json_fields(self, ref: str) -> dict[str, list[MarkFactsJson]]:
         """Return `{"marks": […]}` with the marks on the turn that `ref` names; {} without marks."""
-        from kbtui.conversations.turn_marks import make_marks_json_field
+        from kbtui.conversations.turn_decision_marks import make_marks_json_field
 
         return make_marks_json_field(self.get_marks_of_turn(ref))
 

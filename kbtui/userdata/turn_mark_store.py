@@ -7,7 +7,7 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kbtui.conversations.turn_marks import (
+from kbtui.conversations.turn_decision_marks import (
     MARK_STATES,
     ConversationMarks,
     Mark,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kbtui.conversations.conversation_data_types import Conversation
-    from kbtui.conversations.turn_marks import (
+    from kbtui.conversations.turn_decision_marks import (
         MarkedEventIdentity,
         MarkProblem,
         MarkState,

@@ -27,7 +27,7 @@ from kbtui.conversations.session_archive import (
     find_session_copy_damage,
     is_imported_session_valid,
 )
-from kbtui.conversations.turn_marks import MarkedEventIdentity
+from kbtui.conversations.turn_decision_marks import MarkedEventIdentity
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.file_reading_and_writing import iterate_regular_file_blocks
 from kbtui.light_named_tuple import NamedTuple

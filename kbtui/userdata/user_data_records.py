@@ -11,7 +11,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from kbtui.conversations.turn_marks import LATEST_TIME, Mark, parse_exported_mark
+from kbtui.conversations.turn_decision_marks import LATEST_TIME, Mark, parse_exported_mark
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.userdata.query_log import normalize_query

@@ -33,7 +33,7 @@ from kbtui.conversations.session_archive import (
     read_session_removal_times,
     remove_unused_session_copies,
 )
-from kbtui.conversations.turn_marks import Mark
+from kbtui.conversations.turn_decision_marks import Mark
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.file_reading_and_writing import FileWriteOrRemoval, write_and_remove_files_atomically
 from kbtui.light_named_tuple import NamedTuple

@@ -20,7 +20,7 @@ from kbtui.assistant.assistant_tools import (
 from kbtui.cli.main import main
 from kbtui.errors import UsageError
 from kbtui.knowledge import load_knowledge
-from kbtui.knowledge.system_prompt_section import define_learn_tool_parameters
+from kbtui.knowledge.system_prompt_and_learn_tool import define_learn_tool_parameters
 
 # The parameters of each tool with their defaults; None means no default.
 PARAMETERS = {

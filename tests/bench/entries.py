@@ -23,7 +23,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     from kbtui.index.catalog_query import EntryFilter, query_entry_page, serialize_entry_chunks
     from kbtui.index.index_reader import IndexReader
     from kbtui.index.indexer import WorkspaceIndexWriter
-    from kbtui.userdata.usage_statistics import collect_usage_statistics
+    from kbtui.userdata.search_and_citation_insights import collect_usage_statistics
     from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import Settings, open_workspace_at_root
 

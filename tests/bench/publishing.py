@@ -35,7 +35,7 @@ from kbtui.publishing.publishable_entries import collect_publishable_entries
 from kbtui.publishing.published_library_pull import pull_subscribed_library
 from kbtui.publishing.published_library_store import LibraryStore
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root
-from kbtui.workspace.published_library import PublishSettings, find_subscribed_mirror
+from kbtui.workspace.published_library_settings import PublishSettings, find_subscribed_mirror
 from tests.bench import clusters, scale
 from tests.bench.measure import Row
 from tests.publishing.s3_server import VARIABLES, Proxy, create_bucket, serve_s3

@@ -25,9 +25,9 @@ from kbtui.index.embedding_model import (
     export_model_to_onnx,
     find_embedding_model,
 )
-from kbtui.index.embedding_status_file import EntriesWithoutVectorsWriter
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
+from kbtui.index.unembedded_entries_file import EntriesWithoutVectorsWriter
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings, open_workspace_at_root

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kbtui.assistant.conversation_tools import resolve_included_event_kinds
-from kbtui.citations.citation_and_conversation_export import format_conversation_markdown
-from kbtui.citations.masked_conversation_export import prepare_shared_conversation
+from kbtui.citations.citation_formatting_and_markdown_export import format_conversation_markdown
+from kbtui.citations.shared_conversation_export import prepare_shared_conversation
 from kbtui.citations.tool_call_citations import Citation
 from kbtui.conversations.conversation_data_types import (
     Conversation,

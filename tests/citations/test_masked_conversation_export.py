@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from running import run_command
 from support import Builder, asked, called, said
 
-from kbtui.citations.masked_conversation_export import parse_turn_ranges, render_markdown_as_html
+from kbtui.citations.shared_conversation_export import parse_turn_ranges, render_markdown_as_html
 from kbtui.errors import UsageError
 
 SECRET = "q7Rz-41kP_x8Wm2T"

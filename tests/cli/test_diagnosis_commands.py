@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked
 
-from kbtui.cli.diagnostic_commands import DiagnosticLogRedactor
+from kbtui.cli.diagnostic_and_settings_commands import DiagnosticLogRedactor
 from kbtui.cli.main import COMMANDS, main
 from kbtui.engine.__main__ import write_engine_log_record
 from kbtui.workspace.user_settings import SETTING_KEYS, get_settings_path

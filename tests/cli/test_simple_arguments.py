@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kbtui.cli.fast_argument_parser import SimpleArgumentParser
 from kbtui.cli.main import load_command_parser_and_runner
 from kbtui.cli.search_command import declare_search_command_arguments
-from kbtui.cli.simple_argument_parser import SimpleArgumentParser
 from kbtui.errors import KbtuiError
 
 NAMES = [

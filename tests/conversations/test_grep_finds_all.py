@@ -23,9 +23,9 @@ from kbtui.conversations.conversation_grep import (
     search_turns,
 )
 from kbtui.conversations.formats.conversation_format import DecodedTurns
+from kbtui.conversations.formats.damage_tolerant_file_reader import parse_json_array
 from kbtui.conversations.formats.jp.jp_conversation_loader import decode_turns
 from kbtui.conversations.formats.jp.jp_event_parser import JpEventParser
-from kbtui.conversations.formats.jp.jp_json_reader import parse_json_array
 from kbtui.terminal_text import format_json
 
 _WORD = st.text(st.sampled_from('abAB kKsİſ\u212aéÉ"\\/\n\t.…😀'), max_size=12)

@@ -24,8 +24,8 @@ from jp_files import (
 from support import grep_answer
 
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
-from kbtui.conversations.formats.jp import jp_json_reader
-from kbtui.conversations.formats.jp.jp_json_reader import DAMAGED, parse_json_array
+from kbtui.conversations.formats import damage_tolerant_file_reader
+from kbtui.conversations.formats.damage_tolerant_file_reader import DAMAGED, parse_json_array
 from kbtui.errors import WorkspaceError
 
 
@@ -383,18 +383,18 @@ def test_a_directory_that_vanishes_while_it_is_listed(
     good: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(good, SOUND)
-    from kbtui.conversations.formats.jp import jp_conversation_copies
+    from kbtui.conversations.formats.jp import jp_conversation_finder
 
-    real = jp_conversation_copies.stat_conversation_directory
+    real = jp_conversation_finder.stat_conversation_directory
 
     def slow(
         path: str, local: bool, archived: bool, parent: int | None
-    ) -> jp_conversation_copies.JpConversationDirectory:
+    ) -> jp_conversation_finder.JpConversationDirectory:
         if path == str(folder):
             shutil.rmtree(folder)
         return real(path, local, archived, parent)
 
-    monkeypatch.setattr(jp_conversation_copies, "stat_conversation_directory", slow)
+    monkeypatch.setattr(jp_conversation_finder, "stat_conversation_directory", slow)
     check_the_rest(good)
 
 
@@ -412,11 +412,11 @@ def test_a_gigabyte_is_listed_and_not_read(good: Path) -> None:
 
 def test_reading_a_file_tells_the_reason(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError, match="no such file"):
-        jp_json_reader.read_file(str(tmp_path / "nothing"), 4)
+        damage_tolerant_file_reader.read_file(str(tmp_path / "nothing"), 4)
     (tmp_path / "x").write_text("12345")
-    assert jp_json_reader.read_file(str(tmp_path / "x"), 5) == b"12345"
+    assert damage_tolerant_file_reader.read_file(str(tmp_path / "x"), 5) == b"12345"
     with pytest.raises(WorkspaceError, match="5 bytes"):
-        jp_json_reader.read_file(str(tmp_path / "x"), 4)
+        damage_tolerant_file_reader.read_file(str(tmp_path / "x"), 4)
 
 
 # Properties.

@@ -224,15 +224,15 @@ def test_counts_are_of_every_element_and_can_be_left_out(jp: Path) -> None:
 
 def test_listing_without_counts_opens_no_events(jp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(jp, hello())
-    from kbtui.conversations.formats.jp import jp_json_reader
+    from kbtui.conversations.formats import damage_tolerant_file_reader
 
-    read = jp_json_reader.read_file
+    read = damage_tolerant_file_reader.read_file
 
     def guarded(path: str, *more: int) -> bytes:
         assert not path.endswith("events.json")
         return read(path, *more)
 
-    monkeypatch.setattr(jp_json_reader, "read_file", guarded)
+    monkeypatch.setattr(damage_tolerant_file_reader, "read_file", guarded)
     assert [info.title for info in list_conversations(workspace_at(jp.parent), counts=False)] == [
         "A title"
     ]

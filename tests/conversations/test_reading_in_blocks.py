@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbtui.conversations.formats.jp import jp_json_reader
+from kbtui.conversations.formats import damage_tolerant_file_reader
 
 TEXTS = st.text(st.sampled_from('ab é"\\{}[],:\n  '), max_size=30)
 ELEMENTS = st.lists(
@@ -20,7 +20,7 @@ ELEMENTS = st.lists(
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jp_json_reader, "MIN_BYTES_FOR_BLOCKS", 0)
+    monkeypatch.setattr(damage_tolerant_file_reader, "MIN_BYTES_FOR_BLOCKS", 0)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -30,14 +30,16 @@ def test_pieces_of_any_size_hold_the_elements_that_the_file_holds(
 ) -> None:
     path = tmp_path / "events.json"
     path.write_text(json.dumps(elements, indent=2, ensure_ascii=False) + "\n" * newline)
-    before, jp_json_reader.BLOCK_BYTES = jp_json_reader.BLOCK_BYTES, piece
+    before, damage_tolerant_file_reader.BLOCK_BYTES = damage_tolerant_file_reader.BLOCK_BYTES, piece
     problems: list[str] = []
     try:
         read = [
-            one for batch in jp_json_reader.read_event_batches(str(path), problems) for one in batch
+            one
+            for batch in damage_tolerant_file_reader.read_event_batches(str(path), problems)
+            for one in batch
         ]
     finally:
-        jp_json_reader.BLOCK_BYTES = before
+        damage_tolerant_file_reader.BLOCK_BYTES = before
     assert read == elements
     assert problems == []
 
@@ -45,18 +47,20 @@ def test_pieces_of_any_size_hold_the_elements_that_the_file_holds(
 def test_a_damaged_element_between_pieces_costs_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jp_json_reader, "BLOCK_BYTES", 30)
+    monkeypatch.setattr(damage_tolerant_file_reader, "BLOCK_BYTES", 30)
     path = tmp_path / "events.json"
     path.write_text(
         json.dumps([{"n": number} for number in range(20)], indent=2).replace('"n": 7', '"n" 7')
     )
     problems: list[str] = []
     read = [
-        one for batch in jp_json_reader.read_event_batches(str(path), problems) for one in batch
+        one
+        for batch in damage_tolerant_file_reader.read_event_batches(str(path), problems)
+        for one in batch
     ]
-    assert [one["n"] for one in read if one is not jp_json_reader.DAMAGED] == [
+    assert [one["n"] for one in read if one is not damage_tolerant_file_reader.DAMAGED] == [
         *range(7),
         *range(8, 20),
     ]
-    assert read.count(jp_json_reader.DAMAGED) == 1
+    assert read.count(damage_tolerant_file_reader.DAMAGED) == 1
     assert problems == ["element 7 is not valid JSON"]

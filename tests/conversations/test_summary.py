@@ -14,7 +14,7 @@ from kbtui.conversations.conversation_repository import (
     list_conversations,
     load_conversation,
 )
-from kbtui.conversations.formats.jp.jp_conversation_copies import JpConversationCopies
+from kbtui.conversations.formats.jp.jp_conversation_finder import JpConversationCopies
 from kbtui.conversations.formats.jp.jp_conversation_loader import read_conversation_tools_and_models
 
 TIME = "2026-05-01 10:00:00.0"

@@ -131,7 +131,7 @@ UNNEEDED_WITHOUT_ENGINE = {
     "hashlib",
     "kbtui.citations.tool_call_citations",
     "kbtui.conversations.conversation_data_types",
-    "kbtui.conversations.turn_marks",
+    "kbtui.conversations.turn_decision_marks",
     "kbtui.index.chunk_splitter",
     "kbtui.knowledge.knowledge_base",
     "kbtui.library.subject_text_versions",

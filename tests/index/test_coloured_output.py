@@ -8,7 +8,7 @@ from kbtui.conversations.conversation_repository import find_conversation, load_
 from kbtui.index.chunk_splitter import split_conversation_into_chunks
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.search.hit_freshness import HitFreshnessChecker
+from kbtui.search.outdated_hits_and_turns import HitFreshnessChecker
 from kbtui.workspace import Settings
 
 

@@ -284,7 +284,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from kbtui.conversations.formats.jp import jp_conversation_loader as parts
-from kbtui.index import keyword_index as lexical; from kbtui.index import entry_extraction as pieces; from kbtui.index import catalog_database; from kbtui.index.indexer import WorkspaceIndexWriter
+from kbtui.index import keyword_index_writer as lexical; from kbtui.index import entry_extraction as pieces; from kbtui.index import catalog_database; from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings, open_workspace_at_root
 
 parts.MIN_BYTES_FOR_SEGMENTS, parts.BLOCK_BYTES, pieces.BATCH_BYTES, pieces.WHOLE_BYTES_MAX = 0, 16, 1500, 3000

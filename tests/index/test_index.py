@@ -312,7 +312,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.index import keyword_index as lexical; from kbtui.index import catalog_database
+from kbtui.index import keyword_index_writer as lexical; from kbtui.index import catalog_database
 from kbtui.workspace import Settings, open_workspace_at_root
 
 where, count = sys.argv[2], int(sys.argv[3])
@@ -437,7 +437,7 @@ def change(built: Builder, random_: random.Random) -> None:
 
 def test_a_second_writer_is_told_that_there_is_one(built: Builder) -> None:
     from kbtui.errors import IndexUnavailable
-    from kbtui.index.keyword_index import KeywordIndexWriter
+    from kbtui.index.keyword_index_writer import KeywordIndexWriter
 
     index = WorkspaceIndexWriter(built.workspace, Settings())
     with pytest.raises(IndexUnavailable, match="another process"):

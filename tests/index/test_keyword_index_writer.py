@@ -6,7 +6,7 @@ from pathlib import Path
 import tantivy
 
 from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
-from kbtui.index.keyword_index import KeywordIndexWriter, open_tantivy_index
+from kbtui.index.keyword_index_writer import KeywordIndexWriter, open_tantivy_index
 
 
 def entry(number: int) -> tuple[CatalogEntry, list[Chunk]]:

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kbtui.index.keyword_index import make_tool_argument_terms
-from kbtui.index.keyword_tokenizer import (
+from kbtui.index.identifier_and_cjk_tokenizer import (
     MAX_COMPOUND_LENGTH,
     extract_cjk_character_pairs,
     extract_code_words,
@@ -13,6 +12,7 @@ from kbtui.index.keyword_tokenizer import (
     may_have_code_words,
     normalize_unicode,
 )
+from kbtui.index.keyword_index_writer import make_tool_argument_terms
 
 
 @pytest.mark.parametrize(

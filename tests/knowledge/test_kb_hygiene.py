@@ -4,7 +4,7 @@ from kb_support import Build
 
 from kbtui.knowledge import KnowledgeBase
 from kbtui.knowledge.knowledge_lint import lint_knowledge
-from kbtui.knowledge.system_prompt_section import estimate_token_count
+from kbtui.knowledge.system_prompt_and_learn_tool import estimate_token_count
 
 PROSE = " ".join(f"word{number} and{number % 7}" for number in range(60))
 

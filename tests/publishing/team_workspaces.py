@@ -15,7 +15,7 @@ from kbtui.publishing.publishable_entries import collect_publishable_entries
 from kbtui.publishing.published_library_pull import LibraryPullResult, pull_subscribed_library
 from kbtui.publishing.published_library_store import LibraryStore
 from kbtui.workspace import Settings
-from kbtui.workspace.published_library import PublishedLibraryMirror, load_library_settings
+from kbtui.workspace.published_library_settings import PublishedLibraryMirror, load_library_settings
 from tests.support import Builder
 
 if TYPE_CHECKING:

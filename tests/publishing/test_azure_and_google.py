@@ -17,7 +17,7 @@ from kbtui.index.published_vector_table_search import (
 from kbtui.publishing import published_vector_table_update
 from kbtui.publishing.published_library_store import LibraryStore, ManifestReplacedError
 from kbtui.workspace import Settings
-from kbtui.workspace.published_library import find_subscribed_mirror
+from kbtui.workspace.published_library_settings import find_subscribed_mirror
 from tests.publishing.azure_and_google_servers import AZURITE, serve_azure, serve_google
 from tests.publishing.team_workspaces import (
     make_team_workspace,

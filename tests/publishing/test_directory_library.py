@@ -34,7 +34,7 @@ from kbtui.publishing.published_library_format import (
     validate_entry_key,
 )
 from kbtui.publishing.published_library_pull import delete_mirror, is_pull_due
-from kbtui.workspace.published_library import PublishedLibraryMirror, normalize_library_uri
+from kbtui.workspace.published_library_settings import PublishedLibraryMirror, normalize_library_uri
 from tests.publishing.s3_server import VARIABLES
 from tests.publishing.team_workspaces import (
     make_team_workspace,

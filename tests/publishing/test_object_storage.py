@@ -32,7 +32,7 @@ from kbtui.publishing.published_library_store import (
     ManifestReplacedError,
 )
 from kbtui.workspace import Settings
-from kbtui.workspace.published_library import find_subscribed_mirror
+from kbtui.workspace.published_library_settings import find_subscribed_mirror
 from tests.publishing.s3_server import (
     VARIABLES,
     Answer,

@@ -26,7 +26,7 @@ from kbtui.cli.main import main
 from kbtui.errors import UsageError
 from kbtui.serve.browser_tab_tui_process import limit_terminal_size
 from kbtui.serve.tui_web_server import TuiWebServer
-from kbtui.serve.web_request_access_control import AllowedHostHeaders, choose_listen_address
+from kbtui.serve.web_access_control import AllowedHostHeaders, choose_listen_address
 
 TOKEN = "the-token"
 

@@ -16,7 +16,7 @@ from kbtui.sources.document_source_runner import (
     lock_document_source,
     run_document_source,
 )
-from kbtui.sources.source_document_directory import (
+from kbtui.sources.source_document_store import (
     FetchedDocument,
     SourceDocumentStore,
     read_stored_document,

@@ -8,7 +8,7 @@ import pytest
 from web_support import SourceWorkspace, page_with_links
 
 from kbtui.knowledge.front_matter import join_front_matter_and_body
-from kbtui.sources.source_document_directory import compute_document_digest
+from kbtui.sources.source_document_store import compute_document_digest
 from kbtui.userdata.user_data_store import UserData
 
 

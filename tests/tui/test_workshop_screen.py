@@ -10,7 +10,7 @@ from tui_support import running
 from workshop_support import knowledge_of, workshop
 
 from kbtui.knowledge.knowledge_data_types import PreloadOrDisableChange
-from kbtui.knowledge.system_prompt_section import estimate_token_count
+from kbtui.knowledge.system_prompt_and_learn_tool import estimate_token_count
 from kbtui.tui.prompt_workshop import prompt_workshop_screen
 
 WRITTEN = """\

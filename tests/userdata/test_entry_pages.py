@@ -19,7 +19,7 @@ from kbtui.index.catalog_query import (
     query_entry_page,
     serialize_entry_chunks,
 )
-from kbtui.index.embedding_status_file import (
+from kbtui.index.unembedded_entries_file import (
     EntriesWithoutVectorsWriter,
     read_entries_without_vectors,
 )

@@ -471,7 +471,7 @@ def test_equal_events_without_id_and_time_are_told_apart_or_not_at_all(built: Bu
     for turn in conversation.turns:
         for event in turn.events:
             event.timestamp = None
-    from kbtui.conversations.turn_marks import find_mark_places, make_turn_mark
+    from kbtui.conversations.turn_decision_marks import find_mark_places, make_turn_mark
 
     mark = make_turn_mark(conversation, parse_ref(f"{ID}:3"), "decided", now=1.0)
     assert find_mark_places(conversation, [mark])[mark.id].turn == 3

@@ -10,7 +10,7 @@ from support import Builder, asked
 
 from kbtui.cli.insights_command import format_insights_report
 from kbtui.conversations.conversation_statistics import ModelPrices
-from kbtui.userdata.usage_statistics import (
+from kbtui.userdata.search_and_citation_insights import (
     UsageStatistics,
     collect_usage_statistics,
 )

@@ -8,7 +8,7 @@ import pytest
 from index_without_engine import indexed
 from support import Builder, called
 
-from kbtui.userdata.usage_statistics import (
+from kbtui.userdata.search_and_citation_insights import (
     UsageStatistics,
     collect_usage_statistics,
     draw_daily_searches_and_citations,

@@ -21,7 +21,7 @@ from kbtui.conversations.conversation_data_types import (
     TokenUsage,
 )
 from kbtui.conversations.formats.conversation_format import SkippedConversationPath
-from kbtui.conversations.formats.jp.jp_json_reader import read_file_head, read_file_tail
+from kbtui.conversations.formats.damage_tolerant_file_reader import read_file_head, read_file_tail
 from kbtui.conversations.formats.jsonl_conversation_format import (
     JsonlConversationFormat,
     JsonlConversationParser,

@@ -27,7 +27,10 @@ from kbtui.conversations.conversation_data_types import (
     TokenUsage,
 )
 from kbtui.conversations.formats.conversation_format import SkippedConversationPath
-from kbtui.conversations.formats.jp.jp_json_reader import open_regular_file, read_file_tail
+from kbtui.conversations.formats.damage_tolerant_file_reader import (
+    open_regular_file,
+    read_file_tail,
+)
 from kbtui.conversations.formats.jsonl_conversation_format import (
     RECORDS_KEPT,
     JsonlConversationFormat,

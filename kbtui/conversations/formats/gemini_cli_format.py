@@ -30,7 +30,7 @@ from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
     SkippedConversationPath,
 )
-from kbtui.conversations.formats.jp.jp_json_reader import (
+from kbtui.conversations.formats.damage_tolerant_file_reader import (
     MAX_EVENTS_BYTES,
     open_regular_file,
     read_file,

@@ -32,7 +32,7 @@ from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
     DecodedTurns,
 )
-from kbtui.conversations.formats.jp.jp_json_reader import (
+from kbtui.conversations.formats.damage_tolerant_file_reader import (
     hash_file_until_resume_point,
     open_regular_file,
     update_hash_with_file_range,

@@ -34,7 +34,7 @@ from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
     SkippedConversationPath,
 )
-from kbtui.conversations.formats.jp.jp_json_reader import read_file
+from kbtui.conversations.formats.damage_tolerant_file_reader import read_file
 from kbtui.conversations.formats.stored_session import (
     SessionFileCache,
     StoredSession,

@@ -34,7 +34,7 @@ from kbtui.dates import convert_unix_time_to_datetime, format_timestamp, parse_t
 from kbtui.errors import WorkspaceError
 from kbtui.file_reading_and_writing import read_regular_file
 from kbtui.terminal_text import format_json
-from kbtui.workspace.published_library import find_existing_library_mirror
+from kbtui.workspace.published_library_settings import find_existing_library_mirror
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ import orjson
 
 from kbtui.conversations.conversation_data_types import ConversationInfo
 from kbtui.conversations.formats.conversation_format import SkippedConversationPath
-from kbtui.conversations.formats.jp.jp_json_reader import open_regular_file
+from kbtui.conversations.formats.damage_tolerant_file_reader import open_regular_file
 from kbtui.dates import convert_unix_time_to_datetime, parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.file_reading_and_writing import get_file_state

@@ -581,8 +581,8 @@ def _make_difference_document(
     library: Library, key: str, cite: CitationKey, width: int
 ) -> ReaderDocument:
     """Return the document that compares a subject's current text with the text that a turn was given."""
-    from kbtui.citations.citation_and_conversation_export import format_difference_remark
-    from kbtui.tui.reader.difference_document_builder import build_difference_document
+    from kbtui.citations.citation_formatting_and_markdown_export import format_difference_remark
+    from kbtui.tui.reader.difference_and_history_document_builder import build_difference_document
 
     texts = library.read_given_and_current_text(library.find_citation(cite))
     found = texts.cite
@@ -617,7 +617,7 @@ def _make_changes_document(library: Library, conversation_id: str, view: str) ->
     """Return the document that shows the file changes made in a conversation."""
     from kbtui.library.file_turn_history import map_turns_to_actions_and_commands
     from kbtui.references import make_conversation_ref
-    from kbtui.tui.reader.difference_document_builder import build_changes_document
+    from kbtui.tui.reader.difference_and_history_document_builder import build_changes_document
 
     conversation = library.load_conversation(conversation_id)
     changes = [
@@ -646,7 +646,7 @@ def _make_changes_document(library: Library, conversation_id: str, view: str) ->
 
 def _make_subject_versions_document(library: Library, ref: Ref, width: int) -> ReaderDocument:
     """Return the document that lists the versions of a subject."""
-    from kbtui.tui.reader.difference_document_builder import build_history_document
+    from kbtui.tui.reader.difference_and_history_document_builder import build_history_document
     from kbtui.tui.reader.subject_document_builder import SUBJECT_VIEWS, make_subject_badges
 
     subject = library.find_subject(ref)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         AgentCommandForConversation,
         CommandPurpose,
     )
-    from kbtui.conversations.turn_marks import PlacedMark
+    from kbtui.conversations.turn_decision_marks import PlacedMark
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
     from kbtui.search.search_request_and_answer import Hit
@@ -378,7 +378,7 @@ class SelectedItemActions:
         main = self._main
         ref = parse_ref(reference)
         if ref.kind == "conversation" and ref.turn is not None:
-            from kbtui.tui.main.current_file_actions import ItemFileActions
+            from kbtui.tui.main.item_file_actions import ItemFileActions
 
             ItemFileActions(main, self.run_in_thread_with_activity_shown).edit_file_of_call_or_turn(
                 ref
@@ -408,7 +408,7 @@ class SelectedItemActions:
         reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
-        from kbtui.tui.main.current_file_actions import ItemFileActions
+        from kbtui.tui.main.item_file_actions import ItemFileActions
 
         actions = ItemFileActions(self._main, self.run_in_thread_with_activity_shown)
         actions.list_turns_of_file_and_open_one(parse_ref(reference))
@@ -582,7 +582,7 @@ def prepare_conversation_export(
     `values` are those of the export form. Raises `KbtuiError` if the path is invalid.
     """
     from kbtui.assistant.conversation_tools import resolve_included_event_kinds
-    from kbtui.citations.masked_conversation_export import (
+    from kbtui.citations.shared_conversation_export import (
         format_shared_conversation,
         get_export_format_of_path,
         parse_turn_ranges,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge import read_subject_for_assistant
 from kbtui.knowledge.knowledge_data_types import JpPromptSection, PreloadOrDisableChange, Subject
-from kbtui.knowledge.system_prompt_section import estimate_token_count
+from kbtui.knowledge.system_prompt_and_learn_tool import estimate_token_count
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.tui.reader.reader_document import format_abbreviated_count
 

@@ -25,7 +25,7 @@ from kbtui.conversations.conversation_data_types import (
 )
 from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.conversations.patch_parser import FilePatch, PatchHunk, find_unified_diffs
-from kbtui.conversations.turn_marks import ConversationMarks
+from kbtui.conversations.turn_decision_marks import ConversationMarks
 from kbtui.dates import format_time_with_date
 from kbtui.notices import format_notice
 from kbtui.references import is_conversation_id

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kbtui.citations.tool_call_citations import CitationKey
-    from kbtui.conversations.turn_marks import MarkState, PlacedMark
+    from kbtui.conversations.turn_decision_marks import MarkState, PlacedMark
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -345,7 +345,7 @@ MARK_ROLES: dict[MarkState, str] = {
 def make_turn_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
     """Return the line of a mark: its sign and its text. If `is_cut` is true, a long text is cut."""
     # The first paint does not wait for this import.
-    from kbtui.conversations.turn_marks import MARK_SIGNS, MAX_LISTED_CHARACTERS
+    from kbtui.conversations.turn_decision_marks import MARK_SIGNS, MAX_LISTED_CHARACTERS
 
     role, label = MARK_ROLES[placed.mark.state], placed.label_in_turn
     label = cut_to_width(label, MAX_LISTED_CHARACTERS) if is_cut else label

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.tool_call_citations import Citation
     from kbtui.conversations.conversation_data_types import TokenUsage, Turn
-    from kbtui.conversations.turn_marks import ConversationMarks
+    from kbtui.conversations.turn_decision_marks import ConversationMarks
     from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.reader_blocks import ReaderBlock
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kbtui.conversations.conversation_data_types import AgentCommand, ConversationInfo
 from kbtui.conversations.formats.conversation_format import ConversationFormat
-from kbtui.conversations.formats.jp import jp_conversation_copies, jp_conversation_loader
-from kbtui.conversations.formats.jp.jp_conversation_copies import (
+from kbtui.conversations.formats.jp import jp_conversation_finder, jp_conversation_loader
+from kbtui.conversations.formats.jp.jp_conversation_finder import (
     list_conversations_for_completion,
 )
 from kbtui.references import JP_ID_PREFIX
@@ -23,9 +23,9 @@ class JpFormat(ConversationFormat):
 
     forks_at_turn = True
 
-    find_stored_conversations = staticmethod(jp_conversation_copies.find_stored_conversations)
-    list_data_directories = staticmethod(jp_conversation_copies.list_conversation_directories)
-    count_trashed_conversations = staticmethod(jp_conversation_copies.count_trashed_conversations)
+    find_stored_conversations = staticmethod(jp_conversation_finder.find_stored_conversations)
+    list_data_directories = staticmethod(jp_conversation_finder.list_conversation_directories)
+    count_trashed_conversations = staticmethod(jp_conversation_finder.count_trashed_conversations)
     add_last_event_time = staticmethod(jp_conversation_loader.add_last_event_time)
     add_event_count = staticmethod(jp_conversation_loader.add_event_count)
     load_conversation = staticmethod(jp_conversation_loader.load_conversation)

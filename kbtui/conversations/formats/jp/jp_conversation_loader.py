@@ -22,13 +22,7 @@ from kbtui.conversations.formats.conversation_format import (
     MIN_BYTES_FOR_SEGMENTS,
     DecodedTurns,
 )
-from kbtui.conversations.formats.jp.jp_content_decoder import JpBlobReader
-from kbtui.conversations.formats.jp.jp_conversation_copies import BASE_CONFIG, EVENTS
-from kbtui.conversations.formats.jp.jp_event_parser import (
-    JpEventParser,
-    MergedJpConversationConfig,
-)
-from kbtui.conversations.formats.jp.jp_json_reader import (
+from kbtui.conversations.formats.damage_tolerant_file_reader import (
     ARRAY_START,
     BLOCK_BYTES,
     MAX_CONFIG_BYTES,
@@ -45,6 +39,12 @@ from kbtui.conversations.formats.jp.jp_json_reader import (
     read_file,
     read_file_head,
     read_file_tail,
+)
+from kbtui.conversations.formats.jp.jp_content_decoder import JpBlobReader
+from kbtui.conversations.formats.jp.jp_conversation_finder import BASE_CONFIG, EVENTS
+from kbtui.conversations.formats.jp.jp_event_parser import (
+    JpEventParser,
+    MergedJpConversationConfig,
 )
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError

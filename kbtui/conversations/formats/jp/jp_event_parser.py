@@ -16,13 +16,13 @@ from kbtui.conversations.conversation_data_types import (
     format_content_blocks,
 )
 from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
+from kbtui.conversations.formats.damage_tolerant_file_reader import DAMAGED
 from kbtui.conversations.formats.jp.jp_content_decoder import (
     JpContentDecoder,
     decode_base64_strings,
     decode_if_base64,
     decode_tool_result_text,
 )
-from kbtui.conversations.formats.jp.jp_json_reader import DAMAGED
 from kbtui.conversations.formats.turn_builder import ConversationProblemCollector, get_text_or_none
 from kbtui.dates import parse_timestamp
 from kbtui.terminal_text import format_json, format_json_unless_text

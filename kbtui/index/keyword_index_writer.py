@@ -23,7 +23,7 @@ from kbtui.index.entry_and_chunk_data_types import (
     make_first_passage_place,
     make_passage_place,
 )
-from kbtui.index.keyword_tokenizer import (
+from kbtui.index.identifier_and_cjk_tokenizer import (
     MAX_COMPOUND_LENGTH,
     MAX_PATH_ENDS,
     extract_code_words,

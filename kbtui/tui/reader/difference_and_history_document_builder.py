@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbtui.conversations.turn_marks import ConversationMarks
+from kbtui.conversations.turn_decision_marks import ConversationMarks
 from kbtui.dates import format_unix_time_as_day
 from kbtui.terminal_text import (
     NO_LONGER_THERE,

@@ -21,7 +21,7 @@ from kbtui.index.catalog_query import (
     open_catalog_snapshot,
 )
 from kbtui.references import make_conversation_ref
-from kbtui.search.hit_freshness import list_outdated_turns
+from kbtui.search.outdated_hits_and_turns import list_outdated_turns
 from kbtui.terminal_text import format_counted_noun
 from kbtui.userdata.query_log import get_local_midnight, list_last_local_dates
 from kbtui.userdata.turn_mark_lookup import MarksOfTurns, find_marks_of_turns
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from kbtui.index.index_reader import IndexReader
-    from kbtui.search.hit_freshness import TurnWithOutdatedCitations
+    from kbtui.search.outdated_hits_and_turns import TurnWithOutdatedCitations
     from kbtui.search.search_request_and_answer import OutdatedCitedSubject
     from kbtui.userdata.query_log import SearchStatistics
     from kbtui.userdata.user_data_store import UserData

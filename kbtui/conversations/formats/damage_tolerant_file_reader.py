@@ -1,4 +1,4 @@
-"""Reads JP's JSON files, even damaged ones.
+"""Opens the files of conversations, and parses JSON even if a part of it is damaged.
 
 orjson parses intact files. If orjson rejects a file, a slower parser reads its elements one by one,
 so that a damaged element does not affect the others.

@@ -13,7 +13,7 @@ from hashlib import sha256
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from kbtui.citations.citation_and_conversation_export import (
+from kbtui.citations.citation_formatting_and_markdown_export import (
     CITATION_METHOD_LABELS,
     format_citation_state,
     format_conversation_markdown,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.tool_call_citations import Citation
     from kbtui.conversations.conversation_data_types import Conversation, ConversationEvent, Turn
-    from kbtui.conversations.turn_marks import ConversationMarks
+    from kbtui.conversations.turn_decision_marks import ConversationMarks
 
 
 class MaskedSecretsAtPlace(NamedTuple):

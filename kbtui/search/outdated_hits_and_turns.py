@@ -93,7 +93,7 @@ class HitFreshnessChecker:
         text = read_subject_file(str(self._workspace.root), path)
         if text is None:
             # The import takes longer than reading most files.
-            from kbtui.workspace.published_library import find_existing_library_mirror
+            from kbtui.workspace.published_library_settings import find_existing_library_mirror
 
             if (mirror := find_existing_library_mirror(self._workspace)) is not None:
                 return read_subject_file(os.path.realpath(mirror.root), path)

@@ -207,7 +207,7 @@ def _read_metadata(copy: JpConversationDirectory) -> tuple[dict[str, Any], list[
 
     If the metadata cannot be read, the first value is empty.
     """
-    from kbtui.conversations.formats.jp.jp_json_reader import parse_json_object, read_file
+    from kbtui.conversations.formats.damage_tolerant_file_reader import parse_json_object, read_file
 
     problems: list[str] = []
     try:
