@@ -290,7 +290,7 @@ def split_slug_and_line_range(slug: str) -> tuple[str, tuple[int, int] | None]:
     return match[1], (first, last)
 
 
-def find_ids_with_beginning(ids: Iterable[str], beginning: str) -> list[str]:
+def find_ids_with_prefix(ids: Iterable[str], beginning: str) -> list[str]:
     """Return the ids for which `beginning` is a short form.
 
     In an id with `~`, both the part before `~` and the part after it can be shortened.

@@ -76,7 +76,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _SUSPECT = re.compile("[\x00-\x08\x0b-\x1f&<>\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
-class ConversationToolNotice(NamedTuple):
+class ConversationAnswerNotice(NamedTuple):
     """A remark about an answer, with a hint for assistants and one for people."""
 
     fact: str
@@ -85,7 +85,7 @@ class ConversationToolNotice(NamedTuple):
 
 
 def format_tool_notices(
-    notices: Iterable[ConversationToolNotice], *, for_command: bool = False
+    notices: Iterable[ConversationAnswerNotice], *, for_command: bool = False
 ) -> str:
     """Join notices on one line. The hints are for people if `for_command` is true, else for assistants."""
     parts = []
@@ -131,7 +131,7 @@ class ConversationListPage:
     offset: int
     conversations: list[ConversationInfoJson]
     omitted: int = 0
-    notices: list[ConversationToolNotice] = field(default_factory=list)
+    notices: list[ConversationAnswerNotice] = field(default_factory=list)
     short_ids: dict[str, str] = field(default_factory=dict)
     """Maps the id of each conversation to a shorter id of the same conversation."""
     unexplained_lines: list[dict[str, Any]] | None = None
@@ -241,8 +241,8 @@ class ConversationGrepAnswer:
     count: int = 0
     hits: list[ConversationGrepLine] = field(default_factory=list)
     conversations: list[ConversationMatchCount] = field(default_factory=list)
-    notices: list[ConversationToolNotice] = field(default_factory=list)
-    omitted_matches_notice: ConversationToolNotice | None = None
+    notices: list[ConversationAnswerNotice] = field(default_factory=list)
+    omitted_matches_notice: ConversationAnswerNotice | None = None
     """The notice that says how many matches are left out. It is also in `notices`."""
 
     @property
@@ -275,7 +275,7 @@ class ConversationReadAnswer:
     parent_id: str | None
     turns_total: int
     turns: list[TurnJson]
-    notices: list[ConversationToolNotice] = field(default_factory=list)
+    notices: list[ConversationAnswerNotice] = field(default_factory=list)
 
     def as_json(self) -> dict[str, object]:
         """Return the answer as the JSON object that docs/guide/json.md describes."""

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kbtui.assistant.conversation_tool_answers import (
     MAX_READ_HINT_LENGTH,
+    ConversationAnswerNotice,
     ConversationGrepAnswer,
     ConversationGrepLine,
     ConversationListPage,
     ConversationMatchCount,
     ConversationReadAnswer,
-    ConversationToolNotice,
     RequestedConversationNotFoundError,
     ToolArgumentsRefusedError,
     escape_xml,
@@ -47,7 +47,7 @@ from kbtui.conversations.conversation_repository import (
     add_event_count_and_problems,
     add_last_event_time,
     check_turn_and_call_exist,
-    find_agent_names_with_beginnings,
+    find_agent_names_with_prefixes,
     find_conversation,
     get_conversation_format,
     list_agent_names,
@@ -149,13 +149,13 @@ def answer_conversation_list(
     """
     _check_argument_minimum("limit", limit, 1)
     _check_argument_minimum("offset", offset, 0)
-    names = find_agent_names_with_beginnings(agents) if agents else set(list_agent_names())
+    names = find_agent_names_with_prefixes(agents) if agents else set(list_agent_names())
     infos = list_conversations(workspace, counts=False)
     short_ids = shorten_conversation_ids(info.id for info in infos)
     infos = [info for info in infos if info.archived is archived and info.agent in names]
     infos = _select_conversations_by_label(infos, labels)
     file_turns: dict[str, list[TurnTouchingFileSummaryJson]] = {}
-    file_notices: list[ConversationToolNotice] = []
+    file_notices: list[ConversationAnswerNotice] = []
     found = _find_turns_of_file(workspace, file) if file else None
     if found is not None:
         file_notices += _list_file_history_notices(found, infos, masked=masked)
@@ -195,7 +195,7 @@ def answer_conversation_list(
     page.omitted = max(0, len(infos) - offset - page.conversation_count)
     if page.omitted:
         fact, following = f"{page.omitted} more", offset + page.conversation_count
-        notice = ConversationToolNotice(
+        notice = ConversationAnswerNotice(
             fact, f"use offset={following}", f"use --offset {following}"
         )
         page.notices.append(notice)
@@ -204,7 +204,7 @@ def answer_conversation_list(
             "is only 1 conversation" if len(infos) == 1 else f"are only {len(infos)} conversations"
         )
         fact = f"there {only}"
-        notice = ConversationToolNotice(fact, "use a smaller offset", "use a smaller --offset")
+        notice = ConversationAnswerNotice(fact, "use a smaller offset", "use a smaller --offset")
         page.notices.append(notice)
     page.notices += file_notices
     return page
@@ -262,7 +262,7 @@ def _summarize_turns_of_file(
 
 def _list_file_history_notices(
     found: FileTurnHistory, infos: Iterable[ConversationInfo], *, masked: bool
-) -> Iterator[ConversationToolNotice]:
+) -> Iterator[ConversationAnswerNotice]:
     """Yield notices about lines that no turn wrote, and about conversations that cannot be read."""
     from kbtui.library.file_turn_history import (
         describe_conversation_problems,
@@ -270,14 +270,14 @@ def _list_file_history_notices(
     )
 
     for text in describe_lines_not_written_by_turns(found.unexplained):
-        yield ConversationToolNotice(_mask_secrets_if_requested(masked, text))
+        yield ConversationAnswerNotice(_mask_secrets_if_requested(masked, text))
     problems = {
         info.ref: _mask_secrets_if_requested(masked, found.problems[info.id])
         for info in infos
         if info.id in found.problems
     }
     if problems:
-        yield ConversationToolNotice(describe_conversation_problems(problems))
+        yield ConversationAnswerNotice(describe_conversation_problems(problems))
 
 
 def _select_conversations_by_label(
@@ -385,7 +385,7 @@ def answer_conversation_grep(
     )
     query = GrepQuery(compiled, resolve_grep_scopes(scopes), context, most, masked, deadline)
     excluded = None if include_current else current
-    names = find_agent_names_with_beginnings(agents) if agents else None
+    names = find_agent_names_with_prefixes(agents) if agents else None
     infos = _select_conversations_to_search(workspace, ids, archived, excluded)
     infos = [info for info in infos if names is None or info.agent in names]
     infos = _select_conversations_by_label(infos, labels)
@@ -435,13 +435,13 @@ def answer_conversation_grep(
         answer.notices.append(notice)
     if ids and excluded and excluded in _resolve_conversation_ids(workspace, ids):
         fact = f"{excluded} is the current conversation"
-        answer.notices.append(ConversationToolNotice(fact, "use include_current=true"))
+        answer.notices.append(ConversationAnswerNotice(fact, "use include_current=true"))
     if unsearched := sum(not result.events.is_complete for result in results):
         count = format_counted_noun(unsearched, "conversation was", "conversations were")
         fact = f"the search stopped after {REGEX_SECONDS} seconds; {count} not searched completely"
         hint = "use a simpler `pattern`, or search only some `ids` or `scopes`"
         command_hint = "use a simpler pattern, --id, --scope or --label"
-        answer.notices.append(ConversationToolNotice(fact, hint, command_hint))
+        answer.notices.append(ConversationAnswerNotice(fact, hint, command_hint))
     if marked.notice:
         answer.notices.append(_make_unreadable_marks_notice(marked.notice))
     if broken := [(result.info.ref, result.problem) for result in results if result.problem]:
@@ -453,14 +453,14 @@ def answer_conversation_grep(
         rest = f"; and {more} more" if more > 0 else ""
         count = format_counted_noun(len(broken), "conversation")
         fact = f"{count} could not be searched completely: {named}{rest}"
-        answer.notices.append(ConversationToolNotice(fact))
+        answer.notices.append(ConversationAnswerNotice(fact))
     return answer
 
 
-def _make_unreadable_marks_notice(notice: Notice) -> ConversationToolNotice:
+def _make_unreadable_marks_notice(notice: Notice) -> ConversationAnswerNotice:
     """Return the notice about unreadable marks, without the path of their file."""
     fact = f"the user's marks are not shown, because they cannot be read: {notice.values['detail']}"
-    return ConversationToolNotice(fact, "tell the user", "`kbtui doctor` says what to do")
+    return ConversationAnswerNotice(fact, "tell the user", "`kbtui doctor` says what to do")
 
 
 def _make_larger_answer_hint(max_chars: int | None, is_cut: bool = True) -> str:
@@ -474,7 +474,7 @@ def _make_larger_answer_hint(max_chars: int | None, is_cut: bool = True) -> str:
 
 def _make_omitted_matches_notice(
     answer: ConversationGrepAnswer, unfinished: list[str] | None, larger_answer_hint: str = ""
-) -> ConversationToolNotice:
+) -> ConversationAnswerNotice:
     """Return the notice that says how many matches are omitted.
 
     `unfinished` lists the conversations whose matches were omitted because the answer became too
@@ -488,18 +488,18 @@ def _make_omitted_matches_notice(
             hint = (
                 f"{larger_answer_hint}use a longer pattern, or search only some `ids` or `scopes`"
             )
-        return ConversationToolNotice(fact, hint, command_hint)
+        return ConversationAnswerNotice(fact, hint, command_hint)
     hint = f"{larger_answer_hint}use a longer pattern, or search only some `scopes`"
     # A conversation that fills this answer on its own would also fill the next one.
     if answer.hits and unfinished[0] == answer.hits[0].id:
         unfinished = unfinished[1:]
     if not unfinished:
         hint += ", or read the conversation with `conversation_read`"
-        return ConversationToolNotice(fact, hint, command_hint)
+        return ConversationAnswerNotice(fact, hint, command_hint)
     names = ", ".join(f'"{ref}"' for ref in unfinished[:_MAX_IDS_NAMED])
     more = len(unfinished) - _MAX_IDS_NAMED
     hint += f", or continue with ids=[{names}]" + (f" and {more} more" if more > 0 else "")
-    return ConversationToolNotice(fact, hint, command_hint)
+    return ConversationAnswerNotice(fact, hint, command_hint)
 
 
 def _resolve_conversation_ids(workspace: Workspace, names: Sequence[str]) -> list[str]:
@@ -596,7 +596,7 @@ def grep_all_projects(
         if one.is_missing:
             hint = "`kbtui workspaces forget --missing` forgets such workspaces"
             fact = f"{name} was not searched, because its directory does not exist"
-            answer.notices.append(ConversationToolNotice(fact, "", hint))
+            answer.notices.append(ConversationAnswerNotice(fact, "", hint))
             continue
         try:
             found = grep_workspace(one.workspace)
@@ -604,7 +604,7 @@ def grep_all_projects(
             raise
         except (KbtuiError, OSError) as error:
             reason = error.message if isinstance(error, KbtuiError) else error.strerror
-            answer.notices.append(ConversationToolNotice(f"{name} was not searched: {reason}"))
+            answer.notices.append(ConversationAnswerNotice(f"{name} was not searched: {reason}"))
             continue
         new = [row for row in found.conversations if (one.project_key, row.id) not in seen]
         seen |= {(one.project_key, row.id) for row in new}
@@ -821,7 +821,7 @@ def _make_conversation_read_answer(
     info = conversation.info
     answer = ConversationReadAnswer(info.ref, info.agent, title, info.parent, total, turns)
     if any(turn.events for turn in selected) and not any(turn["events"] for turn in turns):
-        notice = ConversationToolNotice(
+        notice = ConversationAnswerNotice(
             "there are no events of these kinds",
             "name other kinds in `include`",
             "use --include to show other kinds",
@@ -829,7 +829,7 @@ def _make_conversation_read_answer(
         answer.notices.append(notice)
     if call is not None:
         turn_ref = make_conversation_ref(info.id, selected[0].number)
-        notice = ConversationToolNotice(
+        notice = ConversationAnswerNotice(
             f"this is only call {call} of turn {turn_ref.turn}",
             f"pass {turn_ref} as `id` for the whole turn",
             f"{turn_ref} shows the whole turn",
@@ -838,13 +838,13 @@ def _make_conversation_read_answer(
     elif len(selected) < total:
         first, last = selected[0].number, selected[-1].number
         if last == total:
-            notice = ConversationToolNotice(
+            notice = ConversationAnswerNotice(
                 "turn 1 is omitted" if first == 2 else f"turns 1 to {first - 1} are omitted",
                 "use `turn`, or a larger `last`",
                 "--turn N shows one of them, a larger --last shows more",
             )
         else:
-            notice = ConversationToolNotice(
+            notice = ConversationAnswerNotice(
                 f"turn {first} of {total}",
                 "pass another `turn`, or use `last`",
                 "--turn N shows another turn, --last N the last N turns",
@@ -909,19 +909,19 @@ def _make_answer_too_long_error(
 
 def _list_conversation_notices(
     conversation: Conversation, *, masked: bool
-) -> Iterator[ConversationToolNotice]:
+) -> Iterator[ConversationAnswerNotice]:
     """Yield notices if a conversation is damaged, has no turns, or contains unknown events."""
     if problems := conversation.problems:
         count = len(problems) - 1
         more = f" (and {format_counted_noun(count, 'more problem')})" if count else ""
-        yield ConversationToolNotice(
+        yield ConversationAnswerNotice(
             f"the conversation is damaged: {_mask_secrets_if_requested(masked, problems[0])}{more}"
         )
     elif not conversation.turns:
-        yield ConversationToolNotice("the conversation has no turns yet")
+        yield ConversationAnswerNotice("the conversation has no turns yet")
     if unknown := conversation.describe_unknown_events():
         named = _mask_secrets_if_requested(masked, unknown)
-        yield ConversationToolNotice(f"the conversation contains {named}")
+        yield ConversationAnswerNotice(f"the conversation contains {named}")
 
 
 def _count_fitting_turns(turns: list[TurnJson], room: int) -> int:
@@ -971,7 +971,7 @@ def _count_xml_characters(text: str, is_json: bool) -> int:
     return len(escape_xml(format_json(text) if is_json else text))
 
 
-def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, ConversationToolNotice]:
+def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, ConversationAnswerNotice]:
     """Return a copy of a turn, shortened to `size` characters of XML, and a notice about the shortening.
 
     Long texts lose their middle, and the longest ones lose the most. If this is not enough, events in
@@ -989,7 +989,7 @@ def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, ConversationToolN
     if left_out := len(events) - len(kept):
         verb = "is" if left_out == 1 else "are"
         fact += f": {left_out} of its {len(events)} events {verb} omitted from the middle"
-    return shortened, ConversationToolNotice(
+    return shortened, ConversationAnswerNotice(
         fact, f"{_FEWER_KINDS_HINT} in `include`", f"{_FEWER_KINDS_HINT} with --include"
     )
 

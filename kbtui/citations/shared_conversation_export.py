@@ -409,7 +409,7 @@ def format_conversation_html(shared: SharedConversationParts) -> str:
         f"<header>\n<h1>{title}</h1>",
         _format_conversation_facts(shared),
         *([f"<p>{_escape_html_line(shared.remark)}</p>"] if shared.remark else []),
-        *_format_masked_secrets(shared),
+        *_format_masked_secrets_notice_html(shared),
         *_format_table_of_contents(shared.turns),
         "</header>\n<main>",
         *(part for turn in shared.turns for part in _format_turn_as_html(shared, turn)),
@@ -441,7 +441,7 @@ def _format_conversation_facts(shared: SharedConversationParts) -> str:
     return f"<dl>{''.join(rows)}</dl>"
 
 
-def _format_masked_secrets(shared: SharedConversationParts) -> Iterator[str]:
+def _format_masked_secrets_notice_html(shared: SharedConversationParts) -> Iterator[str]:
     if shared.masked is None:
         yield f'<p id="unmasked"><strong>{_escape_html_line(shared.unmasked_secrets_warning or "")}</strong></p>'
         return

@@ -24,7 +24,7 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import (
     CONVERSATION_ID,
     JP_ID_PREFIX,
-    find_ids_with_beginning,
+    find_ids_with_prefix,
     make_conversation_ref,
     parse_ref,
     split_slug_and_line_range,
@@ -173,7 +173,7 @@ class CitationTargetLookup:
         """Return the full id of the conversation with this full or shortened id."""
         if id in self.titles or id.startswith(JP_ID_PREFIX):
             return id
-        found = find_ids_with_beginning(self.titles, id)
+        found = find_ids_with_prefix(self.titles, id)
         return found[0] if len(found) == 1 else id
 
     @cached_property

@@ -141,7 +141,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     resume = commands.add_parser(
         "resume", help="print or run the agent's command that continues a conversation"
     )
-    resume.set_defaults(run_action=_resume_conversation, purpose="resume")
+    resume.set_defaults(run_action=_print_or_run_resume_command, purpose="resume")
     text = "a conversation or turn: jp-c17457886043, claude-258c7280, …:3"
     resume.add_argument("ref", metavar="ID", help=text)
     purposes = resume.add_mutually_exclusive_group()
@@ -423,7 +423,7 @@ def _find_conversation_of_reference(library: Library, text: str) -> tuple[Ref, C
     return ref, info
 
 
-def _resume_conversation(library: Library, args: Namespace) -> int:
+def _print_or_run_resume_command(library: Library, args: Namespace) -> int:
     from shlex import join
 
     from kbtui.conversations.agent_commands_for_conversations import (

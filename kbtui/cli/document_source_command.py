@@ -292,7 +292,7 @@ def _format_source_summary(
 def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     from kbtui.sources.document_source_runner import (
         count_source_documents,
-        remove_source_and_documents,
+        remove_source_and_fetched_files,
     )
 
     source = load_source_definitions(workspace).find_source(args.name)
@@ -307,6 +307,6 @@ def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) ->
     if count and not (args.keep or args.delete or args.yes):
         documents = "document" if count == 1 else f"{count} documents"
         keep = not ask_for_confirmation(f"remove the {documents} of this source, too?")
-    for problem in remove_source_and_documents(workspace, source.name, keep=keep):
+    for problem in remove_source_and_fetched_files(workspace, source.name, keep=keep):
         print_to_stderr(problem)
     return 0

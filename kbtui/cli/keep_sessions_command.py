@@ -99,7 +99,7 @@ _OUTCOMES: dict[str, str] = {
 def _select_conversations_to_keep(library: Library, args: Namespace) -> list[ConversationInfo]:
     """Return the conversations that `args` selects, and the conversations of their subagents."""
     from kbtui.conversations.conversation_repository import (
-        find_agent_names_with_beginnings,
+        find_agent_names_with_prefixes,
         find_conversation,
         get_conversation_format,
         list_conversation_and_subagents_to_keep,
@@ -125,7 +125,7 @@ def _select_conversations_to_keep(library: Library, args: Namespace) -> list[Con
         raise UsageError(
             "name a conversation, or add --agent, --label, --title or --all", hint=hint
         )
-    names = find_agent_names_with_beginnings(agents) if agents else None
+    names = find_agent_names_with_prefixes(agents) if agents else None
     infos = [
         info
         for info in list_conversations(workspace, counts=False)

@@ -153,7 +153,7 @@ class ConversationInfo:
         """Return the metadata with one more problem."""
         return replace(self, problem=f"{self.problem}; {problem}" if self.problem else problem)
 
-    def has_problem(self, problem: str) -> bool:
+    def already_lists_problem(self, problem: str) -> bool:
         """Return whether the metadata already contains this problem."""
         return f"; {problem}; " in f"; {self.problem}; "
 
@@ -462,7 +462,7 @@ class Conversation:
     def describe_problems(self) -> str | None:
         """Return the problems of metadata and events as one line; None if there are none."""
         own = self.info.problem
-        new = [problem for problem in self.problems if not self.info.has_problem(problem)]
+        new = [problem for problem in self.problems if not self.info.already_lists_problem(problem)]
         named = [*([own] if own else []), *new[:MAX_NAMED_PROBLEMS]]
         if (left := len(new) - MAX_NAMED_PROBLEMS) > 0:
             # One of the lines only counts further damaged elements, so it is not a separate problem.

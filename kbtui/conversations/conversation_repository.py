@@ -31,7 +31,7 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import (
     JP_ID_PREFIX,
     SHORT_ID_CHARACTERS,
-    find_ids_with_beginning,
+    find_ids_with_prefix,
     make_conversation_ref,
     parse_conversation_ref,
     parse_other_agents_conversation_ref,
@@ -230,7 +230,7 @@ def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
         return ref
     stored = [one.id for one in _iterate_own_and_published_conversations(workspace)]
     # Some programs show the same id in capital letters.
-    ids = find_ids_with_beginning(stored, begun) or find_ids_with_beginning(stored, begun.lower())
+    ids = find_ids_with_prefix(stored, begun) or find_ids_with_prefix(stored, begun.lower())
     if len(ids) > 1:
         named = ", ".join(sorted(ids)[:3])
         more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
@@ -294,7 +294,7 @@ def list_agent_names() -> list[str]:
     return [one.name for one in list_conversation_formats()]
 
 
-def find_agent_names_with_beginnings(beginnings: Iterable[str]) -> set[str]:
+def find_agent_names_with_prefixes(beginnings: Iterable[str]) -> set[str]:
     """Return the names of the agents whose name or label begins with one of `beginnings`.
 
     Raises `UsageError` if a beginning matches no agent, and `NothingFound` if the settings exclude
@@ -457,7 +457,7 @@ def find_unlisted_conversation_paths(
 
     `agents` contains prefixes of agent names; None means all agents.
     """
-    wanted = find_agent_names_with_beginnings(agents) if agents is not None else None
+    wanted = find_agent_names_with_prefixes(agents) if agents is not None else None
     found = (
         one.find_stored_conversations(workspace)[1]
         for one in list_enabled_conversation_formats()

@@ -360,7 +360,7 @@ def blame_file(
     text_lines = _read_file_lines(os.path.join(root, path), name)  # noqa: PTH118
     lines = _cut_line_range_at_end_of_file(lines, len(text_lines), name)
     wanted = range(lines.first - 1, lines.last)
-    edits = _EditsToFile(found)
+    edits = _LineWriterFinder(found)
     origins = _map_lines_to_origin_commits(history, committed, text_lines)
     writers = edits.find_edits_that_wrote_lines(history, text_lines, wanted, origins)
     return FileTurnHistory(
@@ -738,7 +738,7 @@ class _FileNameScanner:
         return is_cut_off and suffix != ".md"
 
 
-class _EditsToFile:
+class _LineWriterFinder:
     """The edits that turns made to one file, oldest first, each with its turn and its action."""
 
     def __init__(self, turns: list[TurnTouchingFile]) -> None:

@@ -104,7 +104,7 @@ class EntryFileToPublish(NamedTuple):
         return sha256(self.data).hexdigest()
 
 
-class EntryInLibraryPart(NamedTuple):
+class PublishedPartContentsRow(NamedTuple):
     """An entry in a part: its key, its checksum, its size, and the position of its compressed bytes."""
 
     key: EntryKey
@@ -118,7 +118,7 @@ class EntryInLibraryPart(NamedTuple):
 class PublishedTextPartContents:
     """The table of contents of a text part."""
 
-    entries: list[EntryInLibraryPart]
+    entries: list[PublishedPartContentsRow]
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def decode_table_of_contents(
     return PublishedTextPartContents([_parse_entry(entry) for entry in entries])
 
 
-def _parse_entry(entry: list[Any]) -> EntryInLibraryPart:
+def _parse_entry(entry: list[Any]) -> PublishedPartContentsRow:
     key, checksum, size, start, length = entry
     numbers = (size, start, length)
     if not all(type(one) is int and 0 <= one <= MAX_PART_BYTES for one in numbers):
@@ -231,7 +231,7 @@ def _parse_entry(entry: list[Any]) -> EntryInLibraryPart:
         raise DamagedLibraryPartError("an entry is too large")
     if not isinstance(checksum, str) or len(checksum) != 64:
         raise DamagedLibraryPartError("an entry has an invalid checksum")
-    return EntryInLibraryPart(validate_entry_key(key), checksum, size, start, length)
+    return PublishedPartContentsRow(validate_entry_key(key), checksum, size, start, length)
 
 
 def validate_entry_key(key: Any) -> EntryKey:
@@ -272,7 +272,9 @@ def _parse_vector_contents(contents: dict[str, Any], table: bytes) -> PublishedV
     return PublishedVectorPartContents(model, dimension, hashes)
 
 
-def read_entry_from_part(data: bytes, contents_bytes: int, entry: EntryInLibraryPart) -> bytes:
+def read_entry_from_part(
+    data: bytes, contents_bytes: int, entry: PublishedPartContentsRow
+) -> bytes:
     """Return the contents of an entry's file. `data` is the part that contains it. Raises `DamagedLibraryPartError`."""
     start = contents_bytes + entry.start
     found = decompress_to_known_size(data[start : start + entry.length], entry.size)

@@ -77,9 +77,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.publishing.published_library_format import (
-        EntryInLibraryPart,
         EntryKey,
         LibraryPartReference,
+        PublishedPartContentsRow,
     )
     from kbtui.workspace import Workspace
     from kbtui.workspace.published_library_settings import LibrarySubscriptionSettings
@@ -118,7 +118,7 @@ class _EntryPlaceInPart(NamedTuple):
     """The part that contains an entry of a version, and the entry's place in the part."""
 
     part: LibraryPartReference
-    entry: EntryInLibraryPart
+    entry: PublishedPartContentsRow
 
 
 def pull_library(

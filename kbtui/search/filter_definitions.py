@@ -140,11 +140,11 @@ class FilterDefinition:
         Agents that the settings exclude are left out. Raises `FilterValueError` if no agent is
         left.
         """
-        from kbtui.conversations.conversation_repository import find_agent_names_with_beginnings
+        from kbtui.conversations.conversation_repository import find_agent_names_with_prefixes
         from kbtui.errors import NothingFound, UsageError
 
         try:
-            return sorted(find_agent_names_with_beginnings([value]))
+            return sorted(find_agent_names_with_prefixes([value]))
         except (UsageError, NothingFound) as error:
             raise FilterValueError(
                 error.message, error.hint or "", is_beginning=not value

@@ -259,7 +259,7 @@ def apply_query_filters(
     resolved = (getattr(request, row.search) for row in _list_filters_to_resolve())
     if not (query.filters or request.marks or any(resolved)):
         return request, ToolArgumentAndExclusionFilters(), []
-    return _QueryFilterApplier(workspace, reader, request).apply_filters_to_request(query)
+    return _FilterToRequestConverter(workspace, reader, request).apply_filters_to_request(query)
 
 
 def _list_filters_to_resolve() -> list[FilterDefinition]:
@@ -268,7 +268,7 @@ def _list_filters_to_resolve() -> list[FilterDefinition]:
     return [known[key] for key in ("topic", "role", "type", "agent")]
 
 
-class _QueryFilterApplier:
+class _FilterToRequestConverter:
     """Applies the filters of one query to its request."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader, request: SearchRequest) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kbtui.index.entry_and_chunk_data_types import SCORE_TOLERANCE, RequestChunkPlace
+from kbtui.index.entry_and_chunk_data_types import SCORE_TOLERANCE, ChunkPlaceBeforeAnswer
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice
 from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_value
@@ -231,7 +231,7 @@ class SearchRun:
         """Whether there are further keyword hits, which were not ranked."""
         self.statistics: Mapping[bool, CombinedTermStatistics] | None = None
         """The statistics of the indexes that are searched together; see `KeywordSearch`."""
-        self.requests: dict[str, RequestChunkPlace] = {}
+        self.requests: dict[str, ChunkPlaceBeforeAnswer] = {}
         """The place of each hit on a request or on reasoning, by chunk id."""
 
     @cached_property
@@ -439,7 +439,7 @@ class SearchRun:
         if state is None:
             return None
         if chunk.role in ROLES_BEFORE_ANSWERS and chunk.turn is not None:
-            self.requests[chunk.id] = RequestChunkPlace(entry.id, chunk.turn, chunk.ordinal)
+            self.requests[chunk.id] = ChunkPlaceBeforeAnswer(entry.id, chunk.turn, chunk.ordinal)
         freshness, lines = state
         parent = self.entries_by_id.get(entry.parent or "")
         return Hit(

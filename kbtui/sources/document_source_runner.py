@@ -211,7 +211,7 @@ def _open_document_stores_in_all_topics(
     return found
 
 
-def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
+def remove_source_and_fetched_files(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
     """Remove a source, and delete its documents unless `keep` is true.
 
     Documents that are kept become ordinary subjects. Documents that the user has edited are never

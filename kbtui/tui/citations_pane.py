@@ -100,7 +100,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             super().__init__()
             self.forms = forms
 
-    class TurnActionsFound(Message):
+    class AllTurnActionsLoaded(Message):
         """The pane's attribute `activities` now has the activity of each turn."""
 
     def __init__(self, library: Library, clock: Clock, reader: DocumentView) -> None:
@@ -254,7 +254,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self, found: tuple[list[Citation], dict[str, str], dict[int, TurnActionsAndCommands]]
     ) -> None:
         citations, self._short_refs, self.activities = found
-        self.post_message(self.TurnActionsFound())
+        self.post_message(self.AllTurnActionsLoaded())
         self._used = {}
         for cite in citations:
             self._used.setdefault(cite.turn, []).append(cite)

@@ -273,7 +273,7 @@ class FoldablePassageBlock(FoldHeadingBlock):
         return self.text
 
 
-def build_entry_document(library: Library, row: EntryRow, now: datetime) -> ReaderDocument:
+def build_entry_details_document(library: Library, row: EntryRow, now: datetime) -> ReaderDocument:
     """Return a document with the facts, recent citations and passages of an entry.
 
     Called in a background thread.
@@ -572,7 +572,7 @@ class EntriesScreen(ListDetailScreen):
             self._detail_worker.discard_pending_results()
             self.show_document(ReaderDocument("entry:", "", []))
             return
-        build_document = partial(build_entry_document, self.library, entry, self._clock())
+        build_document = partial(build_entry_details_document, self.library, entry, self._clock())
         self.run_in_thread(build_document, self.show_document, self._detail_worker)
 
     @on(EntryTable.LastEntryRequested)

@@ -664,7 +664,7 @@ class SourcesScreen(ListDetailScreen):
             return 0  # A message after the removal says why the documents stay.
 
     def _ask_to_remove_source(self, name: str, count: int) -> None:
-        from kbtui.sources.document_source_runner import remove_source_and_documents
+        from kbtui.sources.document_source_runner import remove_source_and_fetched_files
 
         def report_source_removal(problems: list[str]) -> None:
             if problems:
@@ -677,7 +677,7 @@ class SourcesScreen(ListDetailScreen):
             if answer is not None:
                 workspace, keep = self.library.workspace, answer in "ky"
                 self.run_in_thread(
-                    lambda: remove_source_and_documents(workspace, name, keep=keep),
+                    lambda: remove_source_and_fetched_files(workspace, name, keep=keep),
                     report_source_removal,
                 )
 

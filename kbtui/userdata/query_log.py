@@ -109,7 +109,7 @@ class OpenedHit(NamedTuple):
     rank: int
 
 
-class SearchStatistics(NamedTuple):
+class SearchLogSummary(NamedTuple):
     """A summary of several days' searches. `gaps` are the queries without a good match."""
 
     total: int
@@ -295,7 +295,7 @@ class QueryLog:
 
     def compute_search_statistics(
         self, days: int = 30, limit: int = 10, now: float | None = None
-    ) -> SearchStatistics:
+    ) -> SearchLogSummary:
         """Summarize the searches of the last `days` days; each list has at most `limit` queries.
 
         Queries that differ only in case and spacing count as one. A gap is a query whose last
@@ -325,7 +325,7 @@ class QueryLog:
 
         by_day = count_searches_by("date(at, 'unixepoch', 'localtime')")
         by_origin = count_searches_by("origin")
-        return SearchStatistics(
+        return SearchLogSummary(
             total=sum(by_origin.values()),
             top=group_logged_queries("", ""),
             gaps=group_logged_queries("AND filters = ''", "WHERE is_gap"),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kbtui.index.index_reader import IndexReader
     from kbtui.search.outdated_hits_and_turns import TurnWithOutdatedCitations
     from kbtui.search.search_request_and_answer import OutdatedCitedSubject
-    from kbtui.userdata.query_log import SearchStatistics
+    from kbtui.userdata.query_log import SearchLogSummary
     from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import Workspace
 
@@ -284,7 +284,7 @@ class UsageStatistics:
 
     days: int
     stale_days: int
-    searches: SearchStatistics
+    searches: SearchLogSummary
     citations: int
     citations_by_day: dict[str, int]
     most_cited: list[EntryCitationCount]

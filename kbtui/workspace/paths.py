@@ -283,7 +283,7 @@ def _find_directory_at_or_above(directory: str, condition: Callable[[str], bool]
 
 def contains_configuration(folder: str) -> bool:
     """Return whether a directory contains `.jp` or `.kbtui`, which mark the root of a workspace."""
-    has_directory = os.path.isdir(find_workspace_config_directory(folder))  # noqa: PTH112
+    has_directory = os.path.isdir(choose_workspace_config_directory(folder))  # noqa: PTH112
     return has_directory or read_jp_pointer_file(folder) is not None
 
 
@@ -321,7 +321,7 @@ def find_jp_directory(root: str) -> str:
     return read_jp_pointer_file(root) or os.path.join(root, JP_DIRECTORY)  # noqa: PTH118
 
 
-def find_workspace_config_directory(root: str) -> str:
+def choose_workspace_config_directory(root: str) -> str:
     """Return kbtui's configuration directory: JP's if it exists, else `.kbtui` under `root`."""
     jp = find_jp_directory(root)
     return jp if os.path.isdir(jp) else os.path.join(root, KBTUI_DIRECTORY)  # noqa: PTH112, PTH118
@@ -329,7 +329,7 @@ def find_workspace_config_directory(root: str) -> str:
 
 def is_config_readable(root: str) -> bool:
     """Return whether kbtui's configuration can be read. True if the workspace has no configuration."""
-    config = find_workspace_config_directory(root)
+    config = choose_workspace_config_directory(root)
     return not os.path.isdir(config) or os.access(config, os.R_OK | os.X_OK)  # noqa: PTH112
 
 

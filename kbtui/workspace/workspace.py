@@ -52,7 +52,7 @@ class Workspace:
     @property
     def config_directory(self) -> Path:
         """The directory of `kb.toml` and `kb-sources.toml`: `.jp` if it exists, else `.kbtui`."""
-        return Path(paths.find_workspace_config_directory(str(self.root)))
+        return Path(paths.choose_workspace_config_directory(str(self.root)))
 
     def format_config_path(self, name: str) -> str:
         """Return the path of a file in `config_directory`.
@@ -137,7 +137,9 @@ def find_workspace(start: Path | str | None = None) -> Workspace:
         raise WorkspaceError("this is a file, not a directory", where=str(start), hint=hint)
     root = paths.find_workspace_root(str(here))
     if not paths.is_config_readable(root):
-        raise WorkspaceError("permission denied", where=paths.find_workspace_config_directory(root))
+        raise WorkspaceError(
+            "permission denied", where=paths.choose_workspace_config_directory(root)
+        )
     return Workspace(Path(root))
 
 

@@ -50,7 +50,7 @@ async def test_at_the_end_every_flush_of_a_turn_is_followed(book: Builder) -> No
             talk.flush(event)
             await again(tui)
             assert words in tui.text
-            assert viewport.cursor == viewport.last_line_position
+            assert viewport.cursor == viewport.document_end_position
             assert "new event" not in tui.text
 
 

@@ -313,7 +313,7 @@ async def test_a_session_is_followed_and_a_half_line_is_waited_for(
             file.flush()
             await reload()
             assert "The last word." in tui.text
-        assert view.viewport.cursor == view.viewport.last_line_position
+        assert view.viewport.cursor == view.viewport.document_end_position
 
 
 async def test_short_ids_are_references_everywhere(book: Builder, home: Path) -> None:

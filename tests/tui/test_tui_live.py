@@ -64,7 +64,7 @@ async def test_a_growing_conversation_is_followed_at_its_end_and_nowhere_else(
         await tui.until("Answer 12")
         assert (
             tui.main.reader_pane.document_view.viewport.cursor
-            == tui.main.reader_pane.document_view.viewport.last_line_position
+            == tui.main.reader_pane.document_view.viewport.document_end_position
         )
         await tui.press("g", "n", "n", "n")
         before = tui.main.reader_pane.document_view.viewport.cursor

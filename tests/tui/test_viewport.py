@@ -76,11 +76,11 @@ def test_moving_shows_consecutive_lines_of_the_document(
 @given(sizes, st.integers(0, 200), st.integers(0, 200))
 def test_moving_back_undoes_moving_forward(given_sizes: list[int], start: int, by: int) -> None:
     viewport = opened(document(given_sizes, folds=True))
-    here = viewport.find_position_lines_below(viewport.first_line_position, start)
+    here = viewport.find_position_lines_below(viewport.document_start_position, start)
     there = viewport.find_position_lines_below(here, by)
     back = viewport.find_position_lines_below(there, -by)
     assert back <= here
-    if there != viewport.last_line_position:
+    if there != viewport.document_end_position:
         assert back == here
 
 
@@ -167,8 +167,8 @@ def test_reloading_follows_at_the_end_and_stays_elsewhere() -> None:
     viewport = opened(document([30] * 40))
     viewport.go_to_last_line()
     viewport.show_reloaded_document(document([30] * 45))
-    assert viewport.cursor == viewport.last_line_position
-    assert viewport.last_line_position.block == 44
+    assert viewport.cursor == viewport.document_end_position
+    assert viewport.document_end_position.block == 44
     viewport.move_cursor_by_lines(-10)
     viewport.scroll_by_lines(-30)
     before = viewport.rows

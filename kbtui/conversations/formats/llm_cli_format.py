@@ -456,7 +456,7 @@ class _LlmConversationReader:
         for part in self._list_message_parts(message["hash"]):
             kind = part["type"]
             if kind == "text":
-                text = self._join_text_and_fragments(part)
+                text = self._join_text_and_fragment_placeholders(part)
                 lines.append(f"[system: {text}]" if message["role"] == "system" else text)
             elif kind == "attachment":
                 lines.append(
@@ -471,10 +471,10 @@ class _LlmConversationReader:
     def _read_answer_part(self, part: dict[str, Any], kind: str, time: datetime | None) -> None:
         builder = self._builder
         if part["type"] == "text":
-            builder.add_event(kind, self._join_text_and_fragments(part), time)
+            builder.add_event(kind, self._join_text_and_fragment_placeholders(part), time)
         elif part["type"] == "reasoning":
             # Some providers only say that the model reasoned, not what.
-            if text := self._join_text_and_fragments(part):
+            if text := self._join_text_and_fragment_placeholders(part):
                 builder.add_event("reasoning", text, time)
         elif part["type"] == "tool_call":
             self._add_tool_call(
@@ -500,7 +500,7 @@ class _LlmConversationReader:
             time,
         )
 
-    def _join_text_and_fragments(self, part: dict[str, Any]) -> str:
+    def _join_text_and_fragment_placeholders(self, part: dict[str, Any]) -> str:
         """Return the text of a message part, with a placeholder for each fragment.
 
         A fragment is a text that the user attached to the prompt.

@@ -721,7 +721,7 @@ class MainScreen(StyledScreen):
         self.panes.close_outline()
         self.reader_pane.go_to_reading_position(event.position)
 
-    @on(CitationsPane.TurnActionsFound)
+    @on(CitationsPane.AllTurnActionsLoaded)
     def _update_outline(self) -> None:
         if self._outline is not None and self.panes.is_outline_open:
             self._outline.show_outline_of_document(self.citations_pane.activities)

@@ -139,7 +139,9 @@ def _make_tree_node_preview(
         return _make_jp_prompt_section_preview(prompt_with_changes, node.number)
     if view == "prompt" or node.kind == "whole":
         preview = _make_prompt_preview("prompt", prompt_with_changes.prompt)
-        line = _find_prompt_line_of_node(knowledge, prompt_with_changes.prompt or "", node)
+        line = _find_subject_line_in_system_prompt(
+            knowledge, prompt_with_changes.prompt or "", node
+        )
         return replace(preview, line=line)
     if node.kind == "topic":
         return _make_learn_output_preview(knowledge, node.topic, ())
@@ -174,7 +176,7 @@ def _make_text_preview(key: str, title: str, text: str) -> PromptWorkshopPreview
     return PromptWorkshopPreview(document, size)
 
 
-def _find_prompt_line_of_node(
+def _find_subject_line_in_system_prompt(
     knowledge: KnowledgeBase, text: str, node: SubjectTreeNode
 ) -> int | None:
     """Return the line number of a topic or subject in the prompt, or None.

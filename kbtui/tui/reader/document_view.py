@@ -198,12 +198,12 @@ class DocumentViewport:
         return None
 
     @property
-    def first_line_position(self) -> DocumentLinePosition:
+    def document_start_position(self) -> DocumentLinePosition:
         """The position of the first line."""
         return DocumentLinePosition(self._find_next_visible_block(0, 1) or 0)
 
     @property
-    def last_line_position(self) -> DocumentLinePosition:
+    def document_end_position(self) -> DocumentLinePosition:
         """The position of the last line."""
         last = self._find_next_visible_block(len(self.document.blocks) - 1, -1)
         return DocumentLinePosition() if last is None else self._find_last_line_of_block(last)
@@ -241,7 +241,7 @@ class DocumentViewport:
         block = min(position.block, len(self.document.blocks) - 1)
         found = self._find_next_visible_block(block, -1)
         if found is None:
-            return self.first_line_position
+            return self.document_start_position
         last = self._find_last_line_of_block(found)
         return min(position, last) if found == position.block else last
 
@@ -376,13 +376,13 @@ class DocumentViewport:
     @property
     def should_follow_new_text(self) -> bool:
         """Whether the view follows new text, because the user is at the end of the document."""
-        is_at_end = bool(self.rows) and self.cursor == self.last_line_position
-        return is_at_end or (self.is_last_line_visible and self.top > self.first_line_position)
+        is_at_end = bool(self.rows) and self.cursor == self.document_end_position
+        return is_at_end or (self.is_last_line_visible and self.top > self.document_start_position)
 
     @property
     def is_last_line_visible(self) -> bool:
         """Whether the last line is visible."""
-        return bool(self.rows) and self.rows[-1][0] == self.last_line_position
+        return bool(self.rows) and self.rows[-1][0] == self.document_end_position
 
     def resize(self, width: int, height: int) -> None:
         """Change the size of the viewport, and stay at the current line."""
@@ -395,7 +395,7 @@ class DocumentViewport:
             width == self.width
             and height < self.height
             and self.is_last_line_visible
-            and self.top > self.first_line_position
+            and self.top > self.document_start_position
         )
         self.height = height
         if width != self.width:
@@ -407,7 +407,7 @@ class DocumentViewport:
         if reading_positions:
             self.top, self.cursor = map(self.locate_reading_position, reading_positions)
         if must_show_end:
-            self.top = self.find_position_lines_below(self.last_line_position, 1 - height)
+            self.top = self.find_position_lines_below(self.document_end_position, 1 - height)
         self.update_visible_lines_and_snap_cursor()
         if all(at != self.cursor for at, _ in self.rows):
             self.keep_cursor_visible(1)
@@ -469,8 +469,8 @@ class DocumentViewport:
         self.top = self.find_nearest_visible_position(self.top)
         self.cursor = self.find_nearest_visible_position(self.cursor)
         self.rows = self._collect_visible_lines()
-        if len(self.rows) < self.height and self.top > self.first_line_position:
-            self.top = self.find_position_lines_below(self.last_line_position, 1 - self.height)
+        if len(self.rows) < self.height and self.top > self.document_start_position:
+            self.top = self.find_position_lines_below(self.document_end_position, 1 - self.height)
             self.rows = self._collect_visible_lines()
 
     def _collect_visible_lines(self) -> list[tuple[DocumentLinePosition, StyledLine]]:
@@ -538,12 +538,12 @@ class DocumentViewport:
 
     def go_to_first_line(self) -> None:
         """Go to the first line."""
-        self.top = self.cursor = self.first_line_position
+        self.top = self.cursor = self.document_start_position
         self.update_visible_lines_and_snap_cursor()
 
     def go_to_last_line(self) -> None:
         """Go to the last line."""
-        self.cursor = self.last_line_position
+        self.cursor = self.document_end_position
         self.top = self.find_position_lines_below(self.cursor, 1 - self.height)
         self.update_visible_lines_and_snap_cursor()
 
