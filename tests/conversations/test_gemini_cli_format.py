@@ -297,6 +297,21 @@ def test_unusable_files(chats: Path, workspace: Workspace) -> None:
     assert set(reasons) == {f"session-{n}.json{'l' * (n == 3)}" for n in range(1, 5)}
 
 
+def test_a_project_hash_that_is_written_later_is_noticed(tmp: Path, workspace: Workspace) -> None:
+    # The directory does not say to which project the session belongs; its last record does.
+    chats = tmp / "project/chats"
+    chats.mkdir(parents=True)
+    path = chats / "session-1.jsonl"
+    head = {name: value for name, value in HEAD.items() if name != "projectHash"}
+    path.write_text(f"{json.dumps(user('a', 'hi'))}\n{json.dumps(head)}\n")
+    gemini_cli = GeminiCliFormat()
+    assert gemini_cli.find_stored_conversations(workspace) == ([], [])
+    with path.open("a") as file:
+        file.write(json.dumps({"$set": {"projectHash": hash_project_path(str(workspace.root))}}))
+    found, _ = gemini_cli.find_stored_conversations(workspace)
+    assert [one.id for one in found] == [ID]
+
+
 def test_hostile_id(chats: Path, workspace: Workspace) -> None:
     head = HEAD | {"sessionId": "../a b\u001b[31m\u2028é"}
     (chats / "session-x.jsonl").write_text(json.dumps(head, ensure_ascii=False) + "\n")

@@ -327,7 +327,9 @@ def _read_session_head(path: str) -> _GeminiSessionHead:
     metadata = _replay_readable_records(path).metadata
     if type(metadata.get("sessionId")) is not str or not metadata["sessionId"]:
         raise ValueError("the file contains no session id")
-    return _GeminiSessionHead(metadata["sessionId"], str(metadata.get("projectHash")))
+    return _GeminiSessionHead(
+        metadata["sessionId"], get_text_or_none(metadata.get("projectHash")) or ""
+    )
 
 
 def _make_gemini_conversation_id(session_id: str) -> str:
