@@ -567,6 +567,15 @@ def test_a_line_of_forty_megabytes_is_skipped_and_named(agent_home: Path, root: 
     assert any("is longer than 32 MB" in problem for problem in conversation.problems)
 
 
+def test_a_last_line_that_is_too_long_is_a_problem_also_without_a_line_end(
+    agent_home: Path, root: Path
+) -> None:
+    path = put_session(agent_home, root, "long", record("user", "1", None, "go") + "\n\n")
+    with path.open("ab") as file:
+        file.write(b'{"type":"user","x":"' + b"y" * (40 << 20) + b'"}')
+    assert load(root, "claude-long").problems == ["line 3: it is longer than 32 MB"]
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
     lambda inner: (

@@ -84,14 +84,16 @@ def iterate_jsonl_records(
 ) -> Iterator[JsonlRecord]:
     """Yield the records of an open file from byte `start` to byte `end` (exclusive).
 
-    Empty lines are skipped. A line longer than `LINE_BYTES_MAX` is reported without its bytes.
+    Empty lines are skipped. A line longer than `LINE_BYTES_MAX` is reported without its bytes, with
+    or without a line end.
 
-    If the last line has no line end, the agent may still be writing the line. The line is yielded
-    if it is a complete object. An incomplete line is reported if the file has not changed for
-    `ABANDONED_SECONDS`, and left out otherwise.
+    If a shorter last line has no line end, the agent may still be writing the line. The line is
+    yielded if it is a complete object. An incomplete line is reported if the file has not changed
+    for `ABANDONED_SECONDS`, and left out otherwise.
     """
     rest, at, position = b"", start, start
     skipped = empty_lines = 0
+    too_long = f"is longer than {LINE_BYTES_MAX >> 20} MB"
     block_size = FIRST_BLOCK_BYTES
     while True:
         wanted = block_size if end is None else min(block_size, end - position)
@@ -104,8 +106,7 @@ def iterate_jsonl_records(
         for line in lines:
             size = skipped + len(line) + 1
             if skipped or len(line) > LINE_BYTES_MAX:
-                problem = f"is longer than {LINE_BYTES_MAX >> 20} MB"
-                yield JsonlRecord(at, at + size, b"", None, problem, empty_lines)
+                yield JsonlRecord(at, at + size, b"", None, too_long, empty_lines)
                 empty_lines = 0
             elif line.strip():
                 yield _parse_jsonl_line(at, line, b"\n", empty_lines)
@@ -118,8 +119,8 @@ def iterate_jsonl_records(
             skipped += len(rest)
             rest = b""
     if skipped:
-        return
-    if rest.strip():
+        yield JsonlRecord(at, at + skipped + len(rest), b"", None, too_long, empty_lines)
+    elif rest.strip():
         record = _parse_jsonl_line(at, rest, b"", empty_lines)
         if record.problem is None and type(record.value) is dict:
             yield record
