@@ -181,21 +181,20 @@ def find_network_file_system_type(path: Path) -> str | None:
     Returns None for a local file system, and on systems other than Linux.
     """
     try:
-        lines = MOUNT_TABLE.read_text("utf-8", "surrogateescape").splitlines()
+        # Mount points can contain any bytes, and characters that `str.splitlines` takes for line ends.
+        lines = MOUNT_TABLE.read_bytes().split(b"\n")
     except OSError:
         return None
     place = f"{os.path.realpath(path)}/"
     longest, kind = -1, ""
     for line in lines:
-        fields, _, rest = line.partition(" - ")
+        fields, _, rest = line.partition(b" - ")
         if not rest:
             continue
         # The mount table escapes spaces and other special characters in octal.
-        mounted = os.fsdecode(
-            fields.split(" ")[4].encode().decode("unicode_escape").encode("latin-1")
-        )
+        mounted = os.fsdecode(fields.split(b" ")[4].decode("unicode_escape").encode("latin-1"))
         if place.startswith(mounted.rstrip("/") + "/") and len(mounted) >= longest:
-            longest, kind = len(mounted), rest.split(" ")[0]
+            longest, kind = len(mounted), os.fsdecode(rest.split(b" ")[0])
     return kind if kind in _NETWORK_FILE_SYSTEMS else None
 
 

@@ -39,6 +39,18 @@ def test_the_nearest_mount_decides(table: Path) -> None:
     assert find_network_file_system_type(Path("/far")) is None
 
 
+def test_a_mount_point_can_have_any_bytes(table: Path) -> None:
+    """The mount table escapes only white space, newlines and backslashes."""
+    names = [b"\xff", b"\xc3\xa9", b"a\x0cb", b"a\xe2\x80\xa8b", b"a\\134040"]
+    lines = [b"1 1 0:1 / / rw - ext4 source rw\n"]
+    lines += [b"2 1 0:2 / /far/%s rw shared:1 - nfs4 source rw\n" % name for name in names]
+    table.write_bytes(b"".join(lines))
+    assert find_network_file_system_type(Path("/far")) is None
+    for name in names:
+        path = os.fsdecode(b"/far/%s/x" % name.replace(b"\\134", b"\\"))
+        assert find_network_file_system_type(Path(path)) == "nfs4"
+
+
 def test_the_real_table_can_be_read() -> None:
     assert find_network_file_system_type(Path("/")) in {None, "9p", "nfs", "nfs4"}
 
