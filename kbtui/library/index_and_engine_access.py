@@ -316,9 +316,11 @@ class TemporaryClientIndex:
 
         from kbtui.index.indexer import WorkspaceIndexWriter
 
-        while not self._stop.is_set():
+        while True:
             with self._turn:
                 self._turn.wait_for(lambda: self._wanted > self._reached or self._stop.is_set())
+                if self._stop.is_set():
+                    return  # an update would create files that `close` removes
                 wanted = self._wanted
             try:
                 index = WorkspaceIndexWriter(
@@ -387,7 +389,9 @@ class TemporaryClientIndex:
         """Wait at most `seconds` seconds for the index to be up to date. Raises `CallCancelledError`."""
         cancellation, end = get_current_cancellation(), time.monotonic() + seconds
         with self._turn:
-            while self._reached < self._wanted and time.monotonic() < end:
+            while (
+                self._reached < self._wanted and time.monotonic() < end and not self._stop.is_set()
+            ):
                 self._turn.wait(STEP_SECONDS)
                 cancellation.raise_if_cancelled()
 

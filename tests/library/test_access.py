@@ -208,6 +208,23 @@ def test_a_private_index_goes_on_when_its_files_were_taken_away_while_it_was_wri
     library.close()
 
 
+def test_closing_a_private_index_does_not_update_it_again(
+    no_engine: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refresh, refreshed = WorkspaceIndexWriter.refresh_index, []
+
+    def counted(self: WorkspaceIndexWriter, **more: Any) -> Any:
+        refreshed.append(self.folder)
+        return refresh(self, **more)
+
+    monkeypatch.setattr(WorkspaceIndexWriter, "refresh_index", counted)
+    library = Library(no_engine.workspace, load_settings())
+    assert library.search(QUESTION).hits
+    before = len(refreshed)
+    library.close()
+    assert len(refreshed) == before
+
+
 def test_making_a_private_index_can_be_given_up_and_closed(
     no_engine: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
