@@ -771,12 +771,15 @@ def _grep_all_projects(
     library: Library, call: ToolRequest, arguments: dict[str, Any]
 ) -> ConversationGrepAnswer:
     """Search the conversations of all projects. An id from another project has the form `[PROJECT] ID`."""
-    from kbtui.assistant.conversation_tools import answer_conversation_grep, grep_all_projects
+    from kbtui.assistant.conversation_tools import (
+        answer_conversation_grep,
+        grep_conversations_of_all_projects,
+    )
     from kbtui.userdata.workspace_registry import list_registered_workspaces
 
     if arguments["ids"]:
         raise UsageError("cannot be combined with `ids`", where="all_projects")
-    answer = grep_all_projects(
+    answer = grep_conversations_of_all_projects(
         list_registered_workspaces(library.settings, library.workspace),
         lambda workspace: answer_conversation_grep(
             workspace, current=call.current, masked=call.masked, **arguments

@@ -574,7 +574,7 @@ def _search_conversations(
 # grep in all projects
 
 
-def grep_all_projects(
+def grep_conversations_of_all_projects(
     registered: Sequence[RegisteredWorkspace],
     grep_workspace: Callable[[Workspace], ConversationGrepAnswer],
     limit: int,

@@ -13,7 +13,8 @@ from kbtui.assistant.conversation_tool_answers import (
     format_answer_as_xml,
     format_tool_notices,
 )
-from kbtui.cli.cli_argument_parser import reword_errors_for_command, split_values_at_commas
+from kbtui.cli.argument_parser_base_class import reword_errors_for_command, split_values_at_commas
+from kbtui.cli.blame_and_conversation_changes_commands import print_conversation_changes
 from kbtui.cli.cli_output import (
     StderrWaitIndicator,
     are_colors_off,
@@ -26,7 +27,6 @@ from kbtui.cli.cli_output import (
     print_to_stderr,
     write_output_file,
 )
-from kbtui.cli.file_change_commands import print_conversation_changes
 from kbtui.cli.turn_mark_command import cut_mark_label
 from kbtui.conversations.conversation_event_kinds import (
     EVENT_KINDS,
@@ -243,7 +243,10 @@ def _print_conversation_list(library: Library, args: Namespace) -> int:
 
 
 def _grep_conversations(library: Library, args: Namespace) -> int:
-    from kbtui.assistant.conversation_tools import answer_conversation_grep, grep_all_projects
+    from kbtui.assistant.conversation_tools import (
+        answer_conversation_grep,
+        grep_conversations_of_all_projects,
+    )
     from kbtui.conversations.conversation_grep import make_grep_pattern
     from kbtui.conversations.conversation_repository import list_conversation_change_signatures
     from kbtui.references import shorten_conversation_ids
@@ -283,7 +286,9 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
             from kbtui.userdata.workspace_registry import list_registered_workspaces
 
             registered = list_registered_workspaces(library.settings, library.workspace)
-            answer = grep_all_projects(registered, grep_conversations_of_workspace, limit or 50)
+            answer = grep_conversations_of_all_projects(
+                registered, grep_conversations_of_workspace, limit or 50
+            )
         else:
             answer = grep_conversations_of_workspace(library.workspace)
     if args.lists_conversations:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.citation_formatting_and_markdown_export import CitedTextDifference
     from kbtui.citations.tool_call_citations import Citation
-    from kbtui.cli.cli_argument_parser import CliArgumentParser
+    from kbtui.cli.argument_parser_base_class import CliArgumentParser
     from kbtui.index.catalog_query import EntryChunkJson, EntryPage, EntryRow
     from kbtui.knowledge.front_matter import FrontMatterAndBody
     from kbtui.knowledge.knowledge_data_types import Subject
@@ -241,7 +241,7 @@ def run_entry_command(args: Namespace) -> int:
         "new": _create_entry,
         "edit": _edit_entry,
         "rm": _remove_entry,
-        "show": _show_entry,
+        "show": _print_entry_details,
         "history": _show_subject_history,
     }
     return actions[args.action](open_workspace(args.workspace), args)
@@ -343,12 +343,12 @@ def _remove_entry(library: Library, args: Namespace) -> int:
     return 0
 
 
-def _show_entry(library: Library, args: Namespace) -> int:
+def _print_entry_details(library: Library, args: Namespace) -> int:
     from kbtui.index.catalog_query import (
         CITATION_DAYS,
         PREVIEW_CHARACTERS,
         get_entry_row,
-        serialize_entry_chunks,
+        read_entry_chunks_as_json,
     )
     from kbtui.index.entry_and_chunk_data_types import make_subject_id
 
@@ -373,7 +373,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
         if cite.timestamp is None or cite.timestamp.timestamp() > since
     ]
     marks = library.find_marks_of_turns(cite.source for cite in cites)
-    chunks = serialize_entry_chunks(reader, entry_id)
+    chunks = read_entry_chunks_as_json(reader, entry_id)
     for chunk in chunks if not args.full else ():
         chunk["text"] = chunk["text"][:PREVIEW_CHARACTERS]
     source = _find_source_name_of_subject(library, row)
@@ -402,7 +402,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
 
 
 def _show_subject_history(library: Library, args: Namespace) -> int:
-    from kbtui.cli.file_change_commands import print_git_problem
+    from kbtui.cli.blame_and_conversation_changes_commands import print_git_problem
     from kbtui.text_difference import format_unified_difference
 
     ref = _parse_subject_reference(library, args.ref)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable
 
-    from kbtui.userdata.query_log import LoggedQuery
+    from kbtui.userdata.query_log import QueryWithSearchCount
     from kbtui.userdata.search_and_citation_insights import (
         EntryCitationCount,
         TitledTurnWithOutdatedCitations,
@@ -141,11 +141,11 @@ def format_insights_report(found: UsageStatistics) -> str:
     return "\n\n".join(texts) + "\n"
 
 
-def _format_logged_query(asked: LoggedQuery) -> str:
+def _format_logged_query(asked: QueryWithSearchCount) -> str:
     return f"{asked.times:>5}  {cut_to_width(sanitize_to_one_line(asked.query), 60)}  ({asked.last_result_count_text})"
 
 
-def _format_query_gap(asked: LoggedQuery) -> str:
+def _format_query_gap(asked: QueryWithSearchCount) -> str:
     import shlex
 
     query = cut_to_width(sanitize_to_one_line(asked.query), 60)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbtui.cli.cli_argument_parser import split_values_at_commas
+from kbtui.cli.argument_parser_base_class import split_values_at_commas
 from kbtui.cli.cli_output import (
     StderrWaitIndicator,
     ask_for_confirmation,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from kbtui.cli.cli_argument_parser import CliArgumentParser
+    from kbtui.cli.argument_parser_base_class import CliArgumentParser
 
 
 # For each command, its module in kbtui.cli and its description. `kbtui` without a command runs `tui`.
@@ -50,7 +50,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "open": ("tui_start_commands", "open a reference in the TUI"),
     "cites": ("entry_commands", "list what a reference cites, and what cites it"),
     "blame": (
-        "file_change_commands",
+        "blame_and_conversation_changes_commands",
         "list the turns that changed or read a file, or that wrote certain lines",
     ),
     "entries": ("entry_commands", "list entries with type, status, size and citations"),
@@ -157,7 +157,7 @@ def load_command_parser_and_runner(
 
     Raises `KeyError` for an unknown command.
     """
-    from kbtui.cli.cli_argument_parser import CliArgumentParser
+    from kbtui.cli.argument_parser_base_class import CliArgumentParser
 
     module = _import_command_module(name)
     run = getattr(module, f"run_{name}_command")
@@ -302,7 +302,7 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
 
 def _find_parser_to_complete(words: list[str]) -> "tuple[CliArgumentParser, int]":
     """Return the parser that completes a command line, and the number of leading words to skip."""
-    from kbtui.cli.cli_argument_parser import CliArgumentParser
+    from kbtui.cli.argument_parser_base_class import CliArgumentParser
 
     workspace, rest = _split_off_workspace_option(words)
     name = ALIASES.get(rest[0], rest[0]) if rest else ""

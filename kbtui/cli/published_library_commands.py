@@ -307,12 +307,12 @@ def run_library_command(args: Namespace) -> int:
     from kbtui.publishing.published_library_pull import delete_mirror, pull_subscribed_library
     from kbtui.workspace import find_workspace, load_settings
     from kbtui.workspace.published_library_settings import (
+        find_library_mirror_of_workspace,
         find_mirror_with_root,
-        find_subscribed_mirror,
     )
 
     workspace = find_workspace(args.workspace)
-    mirror = find_subscribed_mirror(workspace)
+    mirror = find_library_mirror_of_workspace(workspace)
     if mirror is None:
         hint = 'write `[library] remote = "URI"` into kb-library.toml'
         raise NothingFound("this workspace does not subscribe to a published library", hint=hint)
@@ -376,11 +376,11 @@ def find_or_fetch_library_mirror(uri: str) -> str:
     from kbtui.publishing.published_library_pull import pull_library
     from kbtui.workspace.published_library_settings import (
         LibrarySubscriptionSettings,
-        PublishedLibraryMirror,
+        PublishedLibraryMirrorPaths,
         normalize_library_uri,
     )
 
-    mirror = PublishedLibraryMirror(normalize_library_uri(uri))
+    mirror = PublishedLibraryMirrorPaths(normalize_library_uri(uri))
     if not mirror.exists():
         with ProgressLine() as progress:
             settings = LibrarySubscriptionSettings(remote=uri)

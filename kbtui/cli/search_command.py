@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from kbtui.cli.cli_argument_parser import CliArgumentParser
+    from kbtui.cli.argument_parser_base_class import CliArgumentParser
     from kbtui.engine.engine_protocol import EngineSearchArguments
 
 

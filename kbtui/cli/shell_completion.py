@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from argparse import Action, ArgumentParser, Namespace
     from collections.abc import Callable, Iterable
 
-    from kbtui.cli.cli_argument_parser import CliArgumentParser
+    from kbtui.cli.argument_parser_base_class import CliArgumentParser
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import Topic
 

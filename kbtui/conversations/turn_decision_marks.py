@@ -471,7 +471,7 @@ def find_places_of_turn_anchors(
     return _find_marked_text_places(conversation, wanted)
 
 
-def find_superseding_target_places(
+def find_places_of_superseding_turns(
     conversation: Conversation, marks: Iterable[Mark]
 ) -> dict[str, MarkedTextPlace]:
     """Map the id of each mark to the current place of its target in this conversation.

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kbtui.index.chunk_embedder import ChunkEmbedder
-    from kbtui.index.embedding_model import LocalEmbeddingModel, Matrix
+    from kbtui.index.embedding_model import EmbeddingModelKeyAndSource, Matrix
     from kbtui.index.indexer import IndexProgress
     from kbtui.index.published_vector_table_search import PublishedVectorTableSearcher
     from kbtui.index.vector_store import VectorStore
     from kbtui.notices import PauseReason
     from kbtui.search.search_request_and_answer import SearchRequest
     from kbtui.workspace import Settings
-    from kbtui.workspace.published_library_settings import PublishedLibraryMirror
+    from kbtui.workspace.published_library_settings import PublishedLibraryMirrorPaths
 
 
 LOAD_CHECK_SECONDS = 5.0
@@ -253,7 +253,7 @@ class WorkspaceEmbeddingModel:
     ) -> None:
         self._setting, self._log = setting, log
         self._shared = shared or SharedEmbeddingModels()
-        self._model: LocalEmbeddingModel | None = None
+        self._model: EmbeddingModelKeyAndSource | None = None
         self._embedder: OnnxEmbeddingModel | EmbeddingProcess | None = None
         self._bulk_process: EmbeddingProcess | None = None
         self._dimension = 0
@@ -310,10 +310,12 @@ class WorkspaceEmbeddingModel:
         assert self._model is not None
         return f"{self._model.key} {self._model.source}"
 
-    def _load_embedder(self, model: LocalEmbeddingModel) -> OnnxEmbeddingModel | EmbeddingProcess:
+    def _load_embedder(
+        self, model: EmbeddingModelKeyAndSource
+    ) -> OnnxEmbeddingModel | EmbeddingProcess:
         return self._load_onnx_export(model) or EmbeddingProcess(model, self._log)
 
-    def _load_onnx_export(self, model: LocalEmbeddingModel) -> OnnxEmbeddingModel | None:
+    def _load_onnx_export(self, model: EmbeddingModelKeyAndSource) -> OnnxEmbeddingModel | None:
         """Load the model's ONNX export; create the export first if necessary.
 
         Returns None if the model cannot run as an ONNX export.
@@ -406,7 +408,9 @@ class EmbeddingWorker:
         on_change: Callable[[], None],
         log: Callable[[str], None],
         model: WorkspaceEmbeddingModel | None = None,
-        find_existing_library_mirror: Callable[[], PublishedLibraryMirror | None] = lambda: None,
+        find_existing_library_mirror: Callable[[], PublishedLibraryMirrorPaths | None] = lambda: (
+            None
+        ),
     ) -> None:
         """Create the worker.
 

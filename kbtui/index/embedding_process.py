@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any
 from kbtui.file_reading_and_writing import write_file_atomically
 from kbtui.index.embedding_model import (
     MIN_EXPORT_COSINE,
+    EmbeddingModelKeyAndSource,
     EmbeddingModelUnavailableError,
     LoadedEmbeddingModel,
-    LocalEmbeddingModel,
     OnnxEmbeddingModel,
     TorchEmbeddingModel,
     get_onnx_export_path,
@@ -49,7 +49,7 @@ STARTS_MAX = 2
 """The maximum number of processes that are started, one after another, to embed the same texts."""
 SAMPLE_TEXTS = 32
 """The number of texts that are embedded to compare the methods."""
-METHODS: dict[str, Callable[[LocalEmbeddingModel], LoadedEmbeddingModel]] = {
+METHODS: dict[str, Callable[[EmbeddingModelKeyAndSource], LoadedEmbeddingModel]] = {
     "torch, 32 bits": TorchEmbeddingModel,
     "torch, 16 bits": partial(TorchEmbeddingModel, is_bfloat16=True),
     "onnxruntime": OnnxEmbeddingModel,
@@ -78,7 +78,7 @@ class EmbeddingProcess:
     `STARTS_MAX` times while embedding the same texts.
     """
 
-    def __init__(self, model: LocalEmbeddingModel, log: Callable[[str], None]) -> None:
+    def __init__(self, model: EmbeddingModelKeyAndSource, log: Callable[[str], None]) -> None:
         self._model, self._log = model, log
         self._lock, self._write_lock = threading.Lock(), threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -194,7 +194,7 @@ def _make_error_from_answer(answer: Request) -> Exception:
 class EmbeddingProcessServer:
     """Answers requests in the process that embeds texts."""
 
-    def __init__(self, model: LocalEmbeddingModel, answers: Any) -> None:
+    def __init__(self, model: EmbeddingModelKeyAndSource, answers: Any) -> None:
         self._model, self._answers = model, answers
         self._write_lock = threading.Lock()
         self._embedder: LoadedEmbeddingModel | None = None
@@ -291,12 +291,12 @@ def measure_embedding_methods(
     return seconds
 
 
-def get_embedding_method_path(model: LocalEmbeddingModel) -> Path:
+def get_embedding_method_path(model: EmbeddingModelKeyAndSource) -> Path:
     """Return the path of the file that stores the best method for a model on this computer."""
     return Path(get_cache_home(), "models", f"{model.key}-method.json")
 
 
-def describe_embedding_environment(model: LocalEmbeddingModel) -> dict[str, str]:
+def describe_embedding_environment(model: EmbeddingModelKeyAndSource) -> dict[str, str]:
     """Return the facts that determine the best method: the processor, the libraries and the ONNX export."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -314,7 +314,7 @@ def describe_embedding_environment(model: LocalEmbeddingModel) -> dict[str, str]
 
 
 def store_embedding_method(
-    model: LocalEmbeddingModel, method: str, seconds: dict[str, float]
+    model: EmbeddingModelKeyAndSource, method: str, seconds: dict[str, float]
 ) -> None:
     """Store the best method, and the processor time that each method needs for a text, in seconds."""
     path = get_embedding_method_path(model)
@@ -327,7 +327,7 @@ def store_embedding_method(
     write_file_atomically(path, json.dumps(found, indent=1).encode())
 
 
-def read_embedding_method(model: LocalEmbeddingModel) -> str | None:
+def read_embedding_method(model: EmbeddingModelKeyAndSource) -> str | None:
     """Return the stored method; None if there is none, or if it was measured in another environment."""
     try:
         found = json.loads(get_embedding_method_path(model).read_bytes())
@@ -361,7 +361,7 @@ def serve_embedding_requests() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     threading.Thread(target=queue_requests_from_stdin, daemon=True).start()
-    service = EmbeddingProcessServer(LocalEmbeddingModel(**json.loads(sys.argv[1])), answers)
+    service = EmbeddingProcessServer(EmbeddingModelKeyAndSource(**json.loads(sys.argv[1])), answers)
     service.load_model()
     threading.Thread(target=answer_passage_requests, daemon=True).start()
     service.answer_requests(queries, service.embed_query)

@@ -221,7 +221,7 @@ def drop_last_row_and_ties(ordered: list[Row]) -> list[Row]:
     return ordered[: max(0, end)]
 
 
-class ChunkPlaceBeforeAnswer(NamedTuple):
+class UserRequestChunkPlace(NamedTuple):
     """The place of a chunk of a request, or of the assistant's reasoning about a request.
 
     The place consists of the entry, the turn, and the chunk's ordinal in the entry.

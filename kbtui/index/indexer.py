@@ -13,7 +13,7 @@ from kbtui.errors import IndexUnavailable
 from kbtui.index import index_generations
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entry_and_chunk_data_types import make_subject_id
-from kbtui.index.entry_extraction import (
+from kbtui.index.indexable_entry_reader import (
     describe_indexing_error,
     make_subject_change_signature,
     read_subject_entry,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
     from kbtui.index.catalog_database import EntryChunksWriteResult
     from kbtui.index.entry_and_chunk_data_types import CatalogEntry
-    from kbtui.index.entry_extraction import IndexableEntryOrPart
+    from kbtui.index.indexable_entry_reader import IndexableEntryOrPart
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.notices import EmbeddedParts, PauseReason

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kbtui.index.vector_store import VectorStore
-    from kbtui.workspace.published_library_settings import PublishedLibraryMirror
+    from kbtui.workspace.published_library_settings import PublishedLibraryMirrorPaths
 
 TABLE_DIRECTORY = "vectors"
 """The directory of the table of vectors, relative to the URI of the library."""
@@ -67,7 +67,9 @@ def make_table_version_id(model: str | None, version: int, written_at: float) ->
     return json.dumps([model, version, written_at])
 
 
-def find_published_table(mirror: PublishedLibraryMirror) -> PublishedVectorTableLocation | None:
+def find_published_table(
+    mirror: PublishedLibraryMirrorPaths,
+) -> PublishedVectorTableLocation | None:
     """Return the published table that a mirror uses, or None if the mirror itself contains all vectors."""
     facts = mirror.read_mirror_facts().get("remote_vectors")
     if not isinstance(facts, dict):

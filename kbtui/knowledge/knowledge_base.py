@@ -21,7 +21,7 @@ from kbtui.knowledge.subject_visibility import (
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.paths import TOPICS_FILE, format_path_relative_to_root
 from kbtui.workspace.published_library_settings import (
-    PublishedLibraryMirror,
+    PublishedLibraryMirrorPaths,
     find_existing_library_mirror,
     find_mirror_with_root,
 )
@@ -313,7 +313,7 @@ def load_knowledge(
 class MirroredTopics(NamedTuple):
     """The topics in the mirror of the published library that a workspace subscribes to."""
 
-    mirror: PublishedLibraryMirror
+    mirror: PublishedLibraryMirrorPaths
     topics: dict[str, Topic]
 
     def find_topic_directory(self, topic: str) -> str | None:

@@ -34,7 +34,7 @@ from kbtui.workspace.paths import expand_user, make_private_directory
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from kbtui.index.embedding_model import LocalEmbeddingModel, Matrix
+    from kbtui.index.embedding_model import EmbeddingModelKeyAndSource, Matrix
     from kbtui.index.index_reader import IndexReader
     from kbtui.workspace import Workspace
 
@@ -120,7 +120,7 @@ def compare_models(
 class _ModelToCompare(NamedTuple):
     """A loaded model. `seconds` is the time that loading it took."""
 
-    source: LocalEmbeddingModel
+    source: EmbeddingModelKeyAndSource
     embedder: TorchEmbeddingModel
     seconds: float
 
@@ -150,7 +150,7 @@ def _load_other_model(folder: str) -> _ModelToCompare:
         raise UsageError(error.message, where=str(path), hint=hint) from error
 
 
-def _load_model(source: LocalEmbeddingModel) -> _ModelToCompare:
+def _load_model(source: EmbeddingModelKeyAndSource) -> _ModelToCompare:
     began = time.perf_counter()
     embedder = TorchEmbeddingModel(source)
     return _ModelToCompare(source, embedder, time.perf_counter() - began)

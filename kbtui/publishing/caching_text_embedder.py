@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from kbtui.index.embedding_model import LocalEmbeddingModel
+    from kbtui.index.embedding_model import EmbeddingModelKeyAndSource
     from kbtui.workspace import Workspace
 
 VECTORS_AT_ONCE = 16_384
@@ -24,7 +24,7 @@ class CachingTextEmbedder:
     """Returns the vectors of texts. Computes those that neither the embedding cache nor the mirror contains."""
 
     def __init__(
-        self, workspace: Workspace, model: LocalEmbeddingModel, log: Callable[[str], None]
+        self, workspace: Workspace, model: EmbeddingModelKeyAndSource, log: Callable[[str], None]
     ) -> None:
         from kbtui.index.embedding_process import EmbeddingProcess
 

@@ -22,7 +22,7 @@ from kbtui.publishing.published_library_format import (
     LibraryPartReference,
     PublishedLibraryPartBytes,
     PublishedTextPartContents,
-    PublishedVectorPartContents,
+    PublishedVectorPartTableOfContents,
     UnsupportedManifestFormatError,
     UnusableLibraryManifestError,
     VectorTableVersion,
@@ -85,7 +85,7 @@ class PublishedLibraryState:
     manifest: LibraryManifest | None = None
     tag: StoredObjectVersion | None = None
     texts: dict[str, PublishedTextPartContents] = field(default_factory=dict)
-    vectors: dict[str, PublishedVectorPartContents] = field(default_factory=dict)
+    vectors: dict[str, PublishedVectorPartTableOfContents] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     stored: dict[str, ListedStoreObject] = field(default_factory=dict)
     manifest_problem: str | None = None
@@ -392,7 +392,9 @@ class LibraryPublisher:
         assert self._embedder is not None
         model = self._embedder.model.key
         part = self._send_part(encode_vector_part(model, hashes, matrix), "vectors")
-        self._state.vectors[part.name] = PublishedVectorPartContents(model, matrix.shape[1], hashes)
+        self._state.vectors[part.name] = PublishedVectorPartTableOfContents(
+            model, matrix.shape[1], hashes
+        )
         return part
 
     def _update_vector_table(

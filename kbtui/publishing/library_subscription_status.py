@@ -22,7 +22,10 @@ from kbtui.publishing.published_library_mirror_database import (
     open_mirror_database,
     read_entry_checksums,
 )
-from kbtui.workspace.published_library_settings import find_mirror_with_root, find_subscribed_mirror
+from kbtui.workspace.published_library_settings import (
+    find_library_mirror_of_workspace,
+    find_mirror_with_root,
+)
 
 if TYPE_CHECKING:
     from kbtui.publishing.published_library_format import EntryKey
@@ -78,7 +81,7 @@ def read_subscription_status(
 
     `model` is the key of the model of this machine, or None if it is unknown or switched off.
     """
-    mirror = find_subscribed_mirror(workspace)
+    mirror = find_library_mirror_of_workspace(workspace)
     if mirror is None:
         return None
     if not mirror.exists():

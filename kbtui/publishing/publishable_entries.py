@@ -31,7 +31,7 @@ from kbtui.conversations.project_directories import list_workspace_and_worktree_
 from kbtui.errors import KbtuiError
 from kbtui.index.chunk_splitter import add_chunk_ids, split_conversation_into_chunks
 from kbtui.index.entry_and_chunk_data_types import CatalogEntry, hash_embedded_text, make_subject_id
-from kbtui.index.entry_extraction import add_vector_hashes, read_subject_entry
+from kbtui.index.indexable_entry_reader import add_vector_hashes, read_subject_entry
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_files import read_subject_text
 from kbtui.light_named_tuple import NamedTuple
@@ -275,7 +275,7 @@ def _format_left_out_placeholder(reason: str) -> str:
     return f"[left out: {reason}]"
 
 
-def _replace_event_text(event: ConversationEvent, text: str) -> ConversationEvent:
+def _replace_all_content_of_event(event: ConversationEvent, text: str) -> ConversationEvent:
     """Return the event with another text and without values that could contain the old text."""
     return replace(
         event, text=text, data=None, fields=None, blocks=None, outcome=None, problem=None
@@ -377,13 +377,13 @@ def _add_conversation_if_publishable(
     withheld = given.find_events_to_leave_out(original)
     for (turn_at, at), reason in withheld.items():
         events = masked.turns[turn_at].events
-        events[at] = _replace_event_text(events[at], _format_left_out_placeholder(reason))
+        events[at] = _replace_all_content_of_event(events[at], _format_left_out_placeholder(reason))
     quoted: list[str] = []
     for turn in masked.turns:
         for at, event in enumerate(turn.events):
             text, reasons = given.mask_unpublished_lines(event.text)
             if reasons:
-                turn.events[at] = _replace_event_text(event, text)
+                turn.events[at] = _replace_all_content_of_event(event, text)
                 quoted += reasons
     data = encode_published_conversation(original, masked)
     if len(data) > MAX_FILE_BYTES:

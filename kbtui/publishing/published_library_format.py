@@ -122,7 +122,7 @@ class PublishedTextPartContents:
 
 
 @dataclass(frozen=True)
-class PublishedVectorPartContents:
+class PublishedVectorPartTableOfContents:
     """The table of contents of a vector part."""
 
     model: str
@@ -194,7 +194,7 @@ def decompress_to_known_size(data: bytes, size: int) -> bytes:
 
 def decode_table_of_contents(
     data: bytes,
-) -> PublishedTextPartContents | PublishedVectorPartContents:
+) -> PublishedTextPartContents | PublishedVectorPartTableOfContents:
     """Parse the table of contents at the beginning of a part's bytes.
 
     Raises `DamagedLibraryPartError`, or errors of the standard library for other invalid data.
@@ -262,14 +262,16 @@ def validate_entry_key(key: Any) -> EntryKey:
     return tuple(key)
 
 
-def _parse_vector_contents(contents: dict[str, Any], table: bytes) -> PublishedVectorPartContents:
+def _parse_vector_contents(
+    contents: dict[str, Any], table: bytes
+) -> PublishedVectorPartTableOfContents:
     model, dimension, count = contents["model"], contents["dimension"], contents["count"]
     if type(count) is not int or count * HASH_BYTES != len(table):
         raise DamagedLibraryPartError("the number of its vectors is wrong")
     if type(dimension) is not int or not 1 <= dimension <= 65_536 or not isinstance(model, str):
         raise DamagedLibraryPartError("it has vectors of an invalid size")
     hashes = [table[at : at + HASH_BYTES] for at in range(0, len(table), HASH_BYTES)]
-    return PublishedVectorPartContents(model, dimension, hashes)
+    return PublishedVectorPartTableOfContents(model, dimension, hashes)
 
 
 def read_entry_from_part(
@@ -284,7 +286,7 @@ def read_entry_from_part(
 
 
 def read_vectors(
-    data: bytes, contents_bytes: int, contents: PublishedVectorPartContents
+    data: bytes, contents_bytes: int, contents: PublishedVectorPartTableOfContents
 ) -> list[bytes]:
     """Return the vectors of a part, each as bytes of 16-bit numbers. Raises `DamagedLibraryPartError`."""
     import numpy as np
@@ -332,7 +334,7 @@ def is_table_of_contents_intact(data: bytes, part: LibraryPartReference) -> bool
 
 def parse_part_table_of_contents(
     data: bytes, part: LibraryPartReference, where: str
-) -> PublishedTextPartContents | PublishedVectorPartContents:
+) -> PublishedTextPartContents | PublishedVectorPartTableOfContents:
     """Parse the table of contents of a part. Raises `DamagedLibraryPartError`.
 
     `where` is the URI of the part, for messages.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kbtui.publishing.published_library_format import EntryKey
-    from kbtui.workspace.published_library_settings import PublishedLibraryMirror
+    from kbtui.workspace.published_library_settings import PublishedLibraryMirrorPaths
 
 _TABLES = f"""
 CREATE TABLE IF NOT EXISTS state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, checksum TEXT NOT NULL
 
 
 @contextmanager
-def convert_mirror_errors(mirror: PublishedLibraryMirror) -> Iterator[None]:
+def convert_mirror_errors(mirror: PublishedLibraryMirrorPaths) -> Iterator[None]:
     """Turn errors from the file system and SQLite into `KbtuiError`."""
     try:
         yield
@@ -48,7 +48,7 @@ def convert_mirror_errors(mirror: PublishedLibraryMirror) -> Iterator[None]:
         ) from error
 
 
-def open_mirror_database(mirror: PublishedLibraryMirror) -> sqlite3.Connection:
+def open_mirror_database(mirror: PublishedLibraryMirrorPaths) -> sqlite3.Connection:
     """Open the database of a mirror, and create its tables. Replace a damaged database with an empty one."""
     try:
         return _open_database(mirror)
@@ -60,7 +60,7 @@ def open_mirror_database(mirror: PublishedLibraryMirror) -> sqlite3.Connection:
         return _open_database(mirror)
 
 
-def _open_database(mirror: PublishedLibraryMirror) -> sqlite3.Connection:
+def _open_database(mirror: PublishedLibraryMirrorPaths) -> sqlite3.Connection:
     db = sqlite3.connect(mirror.database, isolation_level=None, timeout=30)
     try:
         db.execute("PRAGMA journal_mode=WAL")

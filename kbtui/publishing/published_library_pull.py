@@ -39,7 +39,7 @@ from kbtui.publishing.published_library_format import (
     LibraryManifest,
     MissingLibraryPartError,
     PublishedTextPartContents,
-    PublishedVectorPartContents,
+    PublishedVectorPartTableOfContents,
     UnusableLibraryManifestError,
     is_table_of_contents_intact,
     parse_and_verify_manifest,
@@ -67,8 +67,8 @@ from kbtui.workspace.paths import (
     make_private_directory,
 )
 from kbtui.workspace.published_library_settings import (
-    PublishedLibraryMirror,
-    find_subscribed_mirror,
+    PublishedLibraryMirrorPaths,
+    find_library_mirror_of_workspace,
     load_library_settings,
 )
 
@@ -122,7 +122,7 @@ class _EntryPlaceInPart(NamedTuple):
 
 
 def pull_library(
-    mirror: PublishedLibraryMirror,
+    mirror: PublishedLibraryMirrorPaths,
     settings: LibrarySubscriptionSettings,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> LibraryPullResult:
@@ -156,7 +156,7 @@ def pull_library(
 
 
 @contextmanager
-def _lock_mirror(mirror: PublishedLibraryMirror) -> Iterator[None]:
+def _lock_mirror(mirror: PublishedLibraryMirrorPaths) -> Iterator[None]:
     """Lock a mirror within the context, so that two processes do not pull at the same time.
 
     The mirror's directory is created if it is missing.
@@ -172,7 +172,7 @@ class _LibraryPull:
 
     def __init__(
         self,
-        mirror: PublishedLibraryMirror,
+        mirror: PublishedLibraryMirrorPaths,
         settings: LibrarySubscriptionSettings,
         db: sqlite3.Connection,
         on_progress: Callable[[int, int], None],
@@ -235,7 +235,7 @@ class _LibraryPull:
 
     def _load_part_table_of_contents(
         self, part: LibraryPartReference
-    ) -> PublishedTextPartContents | PublishedVectorPartContents:
+    ) -> PublishedTextPartContents | PublishedVectorPartTableOfContents:
         where = self._store.format_object_uri(part.path)
         row = self._db.execute("SELECT contents FROM parts WHERE name = ?", (part.name,)).fetchone()
         if row is not None and is_table_of_contents_intact(row[0], part):
@@ -307,7 +307,7 @@ class _LibraryPull:
         applied = set(json.loads(get_mirror_state_value(self._db, "vectors") or "[]"))
         for part in parts:
             contents = self._contents[part.name]
-            assert isinstance(contents, PublishedVectorPartContents)
+            assert isinstance(contents, PublishedVectorPartTableOfContents)
             if part.name in applied:
                 continue
             known = find_hashes_with_vector(self._db, contents.model, contents.hashes)
@@ -358,7 +358,7 @@ class _LibraryPull:
         needed: set[tuple[str, bytes]] = set()
         for part in parts:
             contents = self._contents[part.name]
-            assert isinstance(contents, PublishedVectorPartContents)
+            assert isinstance(contents, PublishedVectorPartTableOfContents)
             needed.update((contents.model, key) for key in contents.hashes)
         held = self._db.execute("SELECT model, hash FROM vectors").fetchall()
         gone = [row for row in held if row not in needed]
@@ -483,7 +483,7 @@ def pull_subscribed_library(
     workspace: Workspace, on_progress: Callable[[int, int], None] = lambda done, total: None
 ) -> LibraryPullResult:
     """Pull the library that a workspace subscribes to. Raises `UsageError` if there is no subscription."""
-    mirror = find_subscribed_mirror(workspace)
+    mirror = find_library_mirror_of_workspace(workspace)
     if mirror is None:
         settings = load_library_settings(workspace)
         hint = f'write `[library] remote = "URI"` into {settings.path}'
@@ -503,7 +503,7 @@ def is_pull_due(workspace: Workspace) -> bool:
     someone else.
     """
     try:
-        mirror = find_subscribed_mirror(workspace)
+        mirror = find_library_mirror_of_workspace(workspace)
         settings = get_subscription_settings(workspace)
     except ConfigError:
         return False
@@ -522,7 +522,7 @@ def is_pull_due(workspace: Workspace) -> bool:
     return is_due
 
 
-def delete_mirror(mirror: PublishedLibraryMirror) -> None:
+def delete_mirror(mirror: PublishedLibraryMirrorPaths) -> None:
     """Delete a mirror, which contains only copies. Raises `NothingFound` if the mirror does not exist."""
     if not mirror.directory.is_dir():
         raise NothingFound("there is no mirror of this library", where=mirror.uri)

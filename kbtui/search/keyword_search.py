@@ -38,8 +38,8 @@ from kbtui.index.identifier_and_cjk_tokenizer import (
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.nearby_passage_scoring import NearbyPassageScorer, make_any_number_query
 from kbtui.search.query_stemming_and_matching import (
-    QueryToken,
     QueryWord,
+    StemmedQueryWordPart,
     StemmingAnalyzer,
     add_near_spellings_to_rare_token,
     analyze_and_correct_query_words,
@@ -314,7 +314,7 @@ class QueryTermBuilder:
         shown = " | ".join(dict.fromkeys(term for _, term in field_terms))
         return QueryTerm(word, field_terms[0][0], shown, weight, query)
 
-    def _build_near_spellings_term(self, token: QueryToken) -> QueryTerm:
+    def _build_near_spellings_term(self, token: StemmedQueryWordPart) -> QueryTerm:
         """Build a term that matches any near spelling of a token.
 
         With BM25 alone, a rare spelling could count more than the likeliest spelling. The weights

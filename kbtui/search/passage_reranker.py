@@ -152,7 +152,7 @@ class RankBonusCalculator:
 
     def _sum_word_rarities(self, text: str) -> float:
         """Return the sum of the rarities of the query's words in a text."""
-        forms = set(self._language.split_words(text))
+        forms = set(self._language.split_into_unstemmed_words(text))
         stems = set(self._language.stem_text(text))
         return sum(
             rarity * (1.0 if token.plain in forms else OTHER_FORM_SHARE)

@@ -92,7 +92,7 @@ MIN_NEAR_LETTERS = 4
 MAX_PREFIX_TERMS = 32
 
 
-class QueryToken(NamedTuple):
+class StemmedQueryWordPart(NamedTuple):
     """A run of letters and digits in a word of a query; the word `don't` has two tokens.
 
     * `stem` is the token's stem in the first language of the setting `language`.
@@ -121,12 +121,12 @@ class QueryWord(NamedTuple):
     """
 
     text: str
-    tokens: tuple[QueryToken, ...]
+    tokens: tuple[StemmedQueryWordPart, ...]
     forms: CodeFieldWordForms
     completions: tuple[tuple[str, str], ...] = ()
 
 
-def list_tokens_except_function_words(word: QueryWord) -> list[QueryToken]:
+def list_tokens_except_function_words(word: QueryWord) -> list[StemmedQueryWordPart]:
     """Return the tokens of a word that are not function words."""
     return [token for token in word.tokens if token.weight == 1.0]
 
@@ -153,7 +153,7 @@ class StemmingAnalyzer:
         """Return the stems of a text, in order."""
         return list(self._first.analyze(normalize_unicode(text)))
 
-    def split_words(self, text: str) -> list[str]:
+    def split_into_unstemmed_words(self, text: str) -> list[str]:
         """Return the words of a text, in order, without accents and in lower case."""
         return list(self._plain.analyze(normalize_unicode(text)))
 
@@ -170,7 +170,7 @@ class StemmingAnalyzer:
             if token.text in wanted
         ]
 
-    def make_letter_run_token(self, text: str) -> QueryToken | None:
+    def make_letter_run_token(self, text: str) -> StemmedQueryWordPart | None:
         """Return the token of a run of letters and digits, or None if the run is too long for the index."""
         stems = self._first.analyze(text)
         if not stems:
@@ -181,9 +181,9 @@ class StemmingAnalyzer:
             if (found := other.analyze(text))
         )
         weight = FUNCTION_WORD_WEIGHT if text in self.function_words else 1.0
-        return QueryToken(text, stems[0], others, weight)
+        return StemmedQueryWordPart(text, stems[0], others, weight)
 
-    def analyze_query_word(self, word: str) -> list[QueryToken]:
+    def analyze_query_word(self, word: str) -> list[StemmedQueryWordPart]:
         """Return the distinct tokens of a word; for example, `don't` has two tokens."""
         runs = dict.fromkeys(self._plain.analyze(word))
         return [token for run in runs if (token := self.make_letter_run_token(run))]
@@ -217,7 +217,7 @@ def analyze_and_correct_query_words(
 
 
 def _complete_word_prefix(
-    word: str, tokens: Sequence[QueryToken], searcher: Any
+    word: str, tokens: Sequence[StemmedQueryWordPart], searcher: Any
 ) -> list[tuple[str, str]]:
     """Return the terms of the index that can complete an unfinished word, as `(field, term)`."""
     found: list[tuple[str, str]] = []
@@ -241,8 +241,8 @@ def list_terms_with_prefix(searcher: Any, field: str, prefix: str) -> list[tuple
 
 
 def _correct_spelling(
-    token: QueryToken, searcher: Any, language: StemmingAnalyzer, texts: TextsWithStem
-) -> QueryToken:
+    token: StemmedQueryWordPart, searcher: Any, language: StemmingAnalyzer, texts: TextsWithStem
+) -> StemmedQueryWordPart:
     word = token.plain
     if len(word) < MIN_CORRECTED_LETTERS or not (word.isascii() and word.isalpha()):
         return token
@@ -261,8 +261,8 @@ def _correct_spelling(
 
 
 def add_near_spellings_to_rare_token(
-    token: QueryToken, searcher: Any, language: StemmingAnalyzer, texts: TextsWithStem
-) -> QueryToken:
+    token: StemmedQueryWordPart, searcher: Any, language: StemmingAnalyzer, texts: TextsWithStem
+) -> StemmedQueryWordPart:
     """Return the token, with near spellings in `corrected` if fewer than `FEW_KEYWORD_HITS` passages contain it."""
     word = token.plain
     if token.corrected or token.weight < 1.0 or len(word) < MIN_NEAR_LETTERS:
@@ -283,7 +283,7 @@ def add_near_spellings_to_rare_token(
     return token._replace(corrected=near)
 
 
-def count_passages_with_token(token: QueryToken, searcher: Any) -> int:
+def count_passages_with_token(token: StemmedQueryWordPart, searcher: Any) -> int:
     """Return how many passages contain a token, in the field for which this number is highest."""
     return max(int(searcher.doc_freq(field, term)) for field, term in token.terms_by_field)
 

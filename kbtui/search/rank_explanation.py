@@ -262,7 +262,7 @@ class SearchExplainer:
         if not chunk.embed or not is_compared:
             return None
         from kbtui.index.chunk_embedder import NEIGHBOUR_WEIGHTS, TITLE_WEIGHT
-        from kbtui.index.entry_extraction import NEIGHBOURS, find_embedding_neighbours
+        from kbtui.index.indexable_entry_reader import NEIGHBOURS, find_embedding_neighbours
 
         first, end = max(0, chunk.ordinal - NEIGHBOURS), chunk.ordinal + NEIGHBOURS + 1
         chunks = self._reader.list_entry_chunks(entry.id, first, end)

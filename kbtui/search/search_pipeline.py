@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kbtui.index.entry_and_chunk_data_types import SCORE_TOLERANCE, ChunkPlaceBeforeAnswer
+from kbtui.index.entry_and_chunk_data_types import SCORE_TOLERANCE, UserRequestChunkPlace
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice
 from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_value
@@ -231,7 +231,7 @@ class SearchRun:
         """Whether there are further keyword hits, which were not ranked."""
         self.statistics: Mapping[bool, CombinedTermStatistics] | None = None
         """The statistics of the indexes that are searched together; see `KeywordSearch`."""
-        self.requests: dict[str, ChunkPlaceBeforeAnswer] = {}
+        self.requests: dict[str, UserRequestChunkPlace] = {}
         """The place of each hit on a request or on reasoning, by chunk id."""
 
     @cached_property
@@ -439,7 +439,7 @@ class SearchRun:
         if state is None:
             return None
         if chunk.role in ROLES_BEFORE_ANSWERS and chunk.turn is not None:
-            self.requests[chunk.id] = ChunkPlaceBeforeAnswer(entry.id, chunk.turn, chunk.ordinal)
+            self.requests[chunk.id] = UserRequestChunkPlace(entry.id, chunk.turn, chunk.ordinal)
         freshness, lines = state
         parent = self.entries_by_id.get(entry.parent or "")
         return Hit(
@@ -534,7 +534,7 @@ def add_later_developments_to_hits(
     """
     hits = _add_answers_to_hits(run, hits)
     hits = _add_later_turns(run, hits, measure_chunk_match)
-    return _add_outdated_subjects(run, hits)
+    return _add_outdated_subjects_to_hits(run, hits)
 
 
 ROLES_BEFORE_ANSWERS = ("user", "reasoning")
@@ -593,7 +593,7 @@ def _add_later_turns(
     return [hit._replace(later_turn=find_later_turn(hit)) if hit.turn else hit for hit in hits]
 
 
-def _add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
+def _add_outdated_subjects_to_hits(run: SearchRun, hits: list[Hit]) -> list[Hit]:
     """Add to each hit in a turn the subjects that the turn used and that have changed since.
 
     Returns all hits.

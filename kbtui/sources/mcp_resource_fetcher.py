@@ -36,7 +36,7 @@ logging.getLogger("mcp.client").addHandler(logging.NullHandler())
 MAX_TIMEOUTS_IN_A_ROW = 3
 
 
-class UnsupportedMcpResourceError(TextExtractionError):
+class UnextractableMcpResourceError(TextExtractionError):
     """A resource whose type or size is not supported."""
 
 
@@ -129,7 +129,7 @@ async def _fetch_matching_mcp_resources(
             late += 1
             if late >= MAX_TIMEOUTS_IN_A_ROW:
                 raise
-        except UnsupportedMcpResourceError as error:
+        except UnextractableMcpResourceError as error:
             run.record_skipped_document(resource.uri, str(error))
         except (TextExtractionError, MCPError) as error:
             permanent = isinstance(error, TextExtractionError)
@@ -183,7 +183,7 @@ async def _read_mcp_resource_text(
             except (binascii.Error, ValueError) as error:
                 raise TextExtractionError("the content is not base64") from error
         if len(data) > max_bytes:
-            raise UnsupportedMcpResourceError(explain_too_large_document(max_bytes, len(data)))
+            raise UnextractableMcpResourceError(explain_too_large_document(max_bytes, len(data)))
         if kind in (*HTML, *PDF, *MARKDOWN, *PLAIN):
             parts.append(
                 (await extractor.extract_in_child_process(data, kind, resource.uri, "utf-8"))[
@@ -195,7 +195,7 @@ async def _read_mcp_resource_text(
             name = "x" if is_prose else f"x.{kind.rpartition('/')[2].rpartition('+')[2]}"
             parts.append(format_file_text_for_assistant(content.text, name))
         else:
-            raise UnsupportedMcpResourceError(
+            raise UnextractableMcpResourceError(
                 f"content type {kind or '(unknown)'} is not supported"
             )
     return "\n\n".join(part.strip("\n") for part in parts)

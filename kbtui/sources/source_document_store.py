@@ -200,7 +200,7 @@ class SourceDocumentStore:
     def detach_documents_from_source(self) -> None:
         """Turn the documents into ordinary subjects without a source."""
         for stored in self.documents.values():
-            if split := _read_document_file(stored.path):
+            if split := _read_stored_source_document(stored.path):
                 facts, text = split
                 if facts.get("type") == self._source.kind:
                     facts["type"] = "reference"
@@ -217,7 +217,7 @@ class SourceDocumentStore:
 
 def read_stored_document(path: Path, source: str) -> StoredDocument | None:
     """Return the document in a file; None if the source did not write the file."""
-    split = None if path.is_symlink() else _read_document_file(path)
+    split = None if path.is_symlink() else _read_stored_source_document(path)
     if split is None:
         return None
     facts, text = split
@@ -228,7 +228,7 @@ def read_stored_document(path: Path, source: str) -> StoredDocument | None:
     return StoredDocument(path, url, digest, compute_document_digest(rest, text) != digest)
 
 
-def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
+def _read_stored_source_document(path: Path) -> tuple[dict[str, Any], str] | None:
     try:
         content = read_regular_file(path, MAX_FILE_BYTES).decode("utf-8").replace("\r\n", "\n")
     except (OSError, ValueError):

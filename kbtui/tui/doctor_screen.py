@@ -117,7 +117,7 @@ class DoctorFindingBlock(ParagraphBlock):
         return lines
 
 
-def build_doctor_document(
+def build_doctor_reader_document(
     findings: list[DiagnosticFinding], checking: str | None
 ) -> ReaderDocument:
     """Return a page with a section for each area that has findings or is being checked.
@@ -181,7 +181,7 @@ class DoctorScreen(SecondaryScreen):
     def action_reload(self) -> None:
         self._run += 1
         self.show_message()
-        self._show_findings(self._run, [], AREAS[0], build_doctor_document([], AREAS[0]))
+        self._show_findings(self._run, [], AREAS[0], build_doctor_reader_document([], AREAS[0]))
         threading.Thread(target=self._run_diagnostic_checks, args=(self._run,), daemon=True).start()
 
     def _run_diagnostic_checks(self, run: int) -> None:
@@ -190,7 +190,7 @@ class DoctorScreen(SecondaryScreen):
         area, next_count = AREAS[0], 1
 
         def show_findings_so_far(checking: str | None) -> None:
-            document = build_doctor_document(findings, checking)
+            document = build_doctor_reader_document(findings, checking)
             self.call_later(self._show_findings, run, list(findings), checking, document)
 
         try:

@@ -20,7 +20,7 @@ from kbtui.index.catalog_query import (
     EntryPage,
     EntryRow,
     query_entry_page,
-    serialize_entry_chunks,
+    read_entry_chunks_as_json,
 )
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
@@ -278,7 +278,7 @@ def build_entry_details_document(library: Library, row: EntryRow, now: datetime)
 
     Called in a background thread.
     """
-    chunks = serialize_entry_chunks(library.open_index_reader(), row.id)
+    chunks = read_entry_chunks_as_json(library.open_index_reader(), row.id)
     source, problem = _read_source_name_and_text_problem(library, row)
     title: Spans = [
         (sanitize_to_one_line(row.title), "h1"),

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kbtui.library import Library
-    from kbtui.userdata.query_log import LoggedQuery
+    from kbtui.userdata.query_log import QueryWithSearchCount
     from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 
 
@@ -71,7 +71,7 @@ class DailyActivityChartBlock(ReaderBlock):
         return self.above + 1 + self.insights.days
 
 
-def build_insights_document(found: UsageStatistics, create_key: str) -> ReaderDocument:
+def build_insights_reader_document(found: UsageStatistics, create_key: str) -> ReaderDocument:
     """Return a page with a section for each list, followed by the chart.
 
     `create_key` is the label of the key that creates an entry for a gap, or "" if there is no key.
@@ -137,12 +137,12 @@ def _make_insights_section(
     return blocks
 
 
-def _make_query_block(prefix: str, query: LoggedQuery, right: Span) -> ReaderBlock:
+def _make_query_block(prefix: str, query: QueryWithSearchCount, right: Span) -> ReaderBlock:
     left: Spans = [(f"{query.times:>5,}  ", "number"), (sanitize_to_one_line(query.query), "")]
     return LeftAndRightLineBlock(prefix + query.query, left, [right])
 
 
-def _format_last_result_count(query: LoggedQuery) -> Span:
+def _format_last_result_count(query: QueryWithSearchCount) -> Span:
     is_found = query.results and not query.is_meaning_only
     return query.last_result_count_text, "dim" if is_found else "warning"
 
@@ -257,7 +257,7 @@ class InsightsScreen(SecondaryScreen):
             now=self._clock().timestamp(),
         )
         create_key = find_key_label_of_command("insights.open", self.configured_keys)
-        return found, build_insights_document(found, create_key)
+        return found, build_insights_reader_document(found, create_key)
 
     def _show_insights(self, made: tuple[UsageStatistics, ReaderDocument]) -> None:
         self.insights, document = made

@@ -261,7 +261,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._remarks = []
         self._show_query_remarks()
 
-    def show_suggestions(self, loaded: SuggestionsAndProblems) -> None:
+    def show_suggestions(self, loaded: LoadedSearchSuggestions) -> None:
         """Show earlier searches and other suggestions instead of hits.
 
         Messages about suggestions that could not be read are shown above them.
@@ -718,14 +718,14 @@ class SearchSuggestion(NamedTuple):
     saved: SavedSearch | None = None
 
 
-class SuggestionsAndProblems(NamedTuple):
+class LoadedSearchSuggestions(NamedTuple):
     """Suggestions, and messages about suggestions that could not be read."""
 
     suggestions: list[SearchSuggestion]
     problems: list[str]
 
 
-def load_search_suggestions(data: UserData, recent: Iterable[str]) -> SuggestionsAndProblems:
+def load_search_suggestions(data: UserData, recent: Iterable[str]) -> LoadedSearchSuggestions:
     """Return the earlier searches, saved searches, bookmarks and filters, in this order.
 
     `recent` are the searches of this session, newest first; the query log has earlier ones.
@@ -746,7 +746,7 @@ def load_search_suggestions(data: UserData, recent: Iterable[str]) -> Suggestion
         ]
     except WorkspaceError as error:
         problems.append(f"Saved searches and bookmarks cannot be read: {error}")
-    return SuggestionsAndProblems([*found, *suggest_all_search_filters()], problems)
+    return LoadedSearchSuggestions([*found, *suggest_all_search_filters()], problems)
 
 
 def suggest_all_search_filters() -> list[SearchSuggestion]:

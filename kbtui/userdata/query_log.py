@@ -65,7 +65,7 @@ CREATE TABLE opened_hits (
 )
 
 
-class LoggedQuery(NamedTuple):
+class QueryWithSearchCount(NamedTuple):
     """A query in the log, and how often it was searched for.
 
     * `last` is the time of the last search for this query, in Unix seconds.
@@ -113,8 +113,8 @@ class SearchLogSummary(NamedTuple):
     """A summary of several days' searches. `gaps` are the queries without a good match."""
 
     total: int
-    top: list[LoggedQuery]
-    gaps: list[LoggedQuery]
+    top: list[QueryWithSearchCount]
+    gaps: list[QueryWithSearchCount]
     by_day: dict[str, int]
     by_origin: dict[str, int]
 
@@ -306,7 +306,7 @@ class QueryLog:
         dates = list_last_local_dates(time.time() if now is None else now, days)
         since = get_local_midnight(dates[0])
 
-        def group_logged_queries(rows: str, queries: str) -> list[LoggedQuery]:
+        def group_logged_queries(rows: str, queries: str) -> list[QueryWithSearchCount]:
             # SQLite takes the columns without an aggregate from the row with the `max()`.
             statement = (
                 "SELECT query, times, last, found, filters, is_meaning_only "
@@ -315,7 +315,9 @@ class QueryLog:
                 f"{queries} ORDER BY times DESC, last DESC, query LIMIT ?"
             )
             found = self.file.select_rows(statement, since, limit)
-            return [LoggedQuery(*row)._replace(is_meaning_only=bool(row[5])) for row in found]
+            return [
+                QueryWithSearchCount(*row)._replace(is_meaning_only=bool(row[5])) for row in found
+            ]
 
         def count_searches_by(column: str) -> dict[str, int]:
             statement = (

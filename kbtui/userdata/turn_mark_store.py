@@ -14,7 +14,7 @@ from kbtui.conversations.turn_decision_marks import (
     MarkedTextPlace,
     PlacedMark,
     find_mark_places,
-    find_superseding_target_places,
+    find_places_of_superseding_turns,
     make_turn_mark,
     make_turn_or_call_anchor,
 )
@@ -383,7 +383,7 @@ def _find_mark_places_in_files(
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 
     conversation = load_conversation(find_conversation(workspace, name))
-    find = find_superseding_target_places if of_targets else find_mark_places
+    find = find_places_of_superseding_turns if of_targets else find_mark_places
     return find(conversation, marks), conversation.describe_problems() is None
 
 

@@ -97,7 +97,7 @@ def list_registered_workspaces(
     found: dict[str, tuple[float, ProjectIdentity]] = {}
     with suppress(OSError):
         for path in Path(paths.get_data_home()).glob(f"*/{_REGISTRY_FILE}"):
-            if (record := _read_registry_file(path)) is not None:
+            if (record := _read_registry_record_of_workspace(path)) is not None:
                 root, opened, identity = record
                 found[root] = opened, identity
     first = str(here.root) if here else ""
@@ -177,7 +177,7 @@ def unregister_workspace(root: Path) -> bool:
     return True
 
 
-def _read_registry_file(path: Path) -> tuple[str, float, ProjectIdentity] | None:
+def _read_registry_record_of_workspace(path: Path) -> tuple[str, float, ProjectIdentity] | None:
     """Return the root, the time and the project in a registry file; None if it is not valid."""
     try:
         record = json.loads(read_regular_file(path))

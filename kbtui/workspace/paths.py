@@ -142,19 +142,19 @@ def get_state_home() -> str:
 
 def get_jp_data_home() -> str:
     """Return JP's user data directory."""
-    return read_environment_variable("JP_USER_DATA_DIR") or _resolve_jp_directory(
+    return read_environment_variable("JP_USER_DATA_DIR") or _get_jp_xdg_directory(
         "XDG_DATA_HOME", ".local/share"
     )
 
 
 def get_jp_config_home() -> str:
     """Return JP's user-global configuration directory."""
-    return read_environment_variable("JP_GLOBAL_CONFIG_DIR") or _resolve_jp_directory(
+    return read_environment_variable("JP_GLOBAL_CONFIG_DIR") or _get_jp_xdg_directory(
         "XDG_CONFIG_HOME", ".config"
     )
 
 
-def _resolve_jp_directory(variable: str, default: str) -> str:
+def _get_jp_xdg_directory(variable: str, default: str) -> str:
     if os.uname().sysname == "Darwin":
         default = "Library/Application Support"
     return get_xdg_directory(variable, default) + "/jp"

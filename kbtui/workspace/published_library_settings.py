@@ -160,7 +160,7 @@ def normalize_library_uri(text: str, base: Path | None = None) -> str:
     return os.path.normpath(os.path.join(base or os.getcwd(), expand_user(text)))  # noqa: PTH109, PTH118
 
 
-class PublishedLibraryMirror(NamedTuple):
+class PublishedLibraryMirrorPaths(NamedTuple):
     """The place of a library's mirror. The mirror exists after the first pull."""
 
     uri: str
@@ -212,7 +212,7 @@ class PublishedLibraryMirror(NamedTuple):
         return facts if isinstance(facts, dict) else {}
 
 
-def find_subscribed_mirror(workspace: Workspace) -> PublishedLibraryMirror | None:
+def find_library_mirror_of_workspace(workspace: Workspace) -> PublishedLibraryMirrorPaths | None:
     """Return the mirror of the library that a workspace subscribes to; None without a subscription.
 
     The mirror may not exist yet. If the workspace is itself a mirror, the result is this mirror.
@@ -223,7 +223,7 @@ def find_subscribed_mirror(workspace: Workspace) -> PublishedLibraryMirror | Non
     remote = load_library_settings(workspace).library.remote
     try:
         return (
-            PublishedLibraryMirror(normalize_library_uri(remote, workspace.root))
+            PublishedLibraryMirrorPaths(normalize_library_uri(remote, workspace.root))
             if remote
             else None
         )
@@ -232,19 +232,19 @@ def find_subscribed_mirror(workspace: Workspace) -> PublishedLibraryMirror | Non
         raise ConfigError(f"{error.message}: {remote}", where=where, hint=error.hint) from error
 
 
-def find_existing_library_mirror(workspace: Workspace) -> PublishedLibraryMirror | None:
+def find_existing_library_mirror(workspace: Workspace) -> PublishedLibraryMirrorPaths | None:
     """Return the mirror of a workspace's subscribed library; None if the mirror does not exist.
 
     Never raises: `kbtui doctor` reports mistakes in the settings.
     """
     try:
-        mirror = find_subscribed_mirror(workspace)
+        mirror = find_library_mirror_of_workspace(workspace)
     except (KbtuiError, OSError):
         return None
     return mirror if mirror is not None and mirror.exists() else None
 
 
-def find_mirror_with_root(root: Path) -> PublishedLibraryMirror | None:
+def find_mirror_with_root(root: Path) -> PublishedLibraryMirrorPaths | None:
     """Return the mirror with this root, or None if the directory is not the root of a mirror."""
     if root.name != "library" or root.parent.parent.name != "published":
         return None
@@ -252,5 +252,5 @@ def find_mirror_with_root(root: Path) -> PublishedLibraryMirror | None:
         uri = json.loads((root / KBTUI_DIRECTORY / FACTS_FILE).read_bytes())["uri"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    mirror = PublishedLibraryMirror(str(uri))
+    mirror = PublishedLibraryMirrorPaths(str(uri))
     return mirror if os.path.realpath(mirror.root) == os.path.realpath(root) else None

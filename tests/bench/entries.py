@@ -20,7 +20,7 @@ DAY = 86_400.0
 
 def entries(base: Path, times: int) -> Iterator[Row]:
     """What the screens of entries and insights ask for, beside the same without citations."""
-    from kbtui.index.catalog_query import EntryFilter, query_entry_page, serialize_entry_chunks
+    from kbtui.index.catalog_query import EntryFilter, query_entry_page, read_entry_chunks_as_json
     from kbtui.index.index_reader import IndexReader
     from kbtui.index.indexer import WorkspaceIndexWriter
     from kbtui.userdata.search_and_citation_insights import collect_usage_statistics
@@ -71,7 +71,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     most = max(refs, key=lambda ref: refs[ref])
 
     def detail() -> None:
-        serialize_entry_chunks(full, page(full).entries[0].id)
+        read_entry_chunks_as_json(full, page(full).entries[0].id)
         full.find_citations([most])
 
     ours, plain = side_by_side(detail, lambda: page(full), times)

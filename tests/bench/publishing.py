@@ -18,7 +18,7 @@ from typing import Any
 
 from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorLookup
-from kbtui.index.embedding_model import LocalEmbeddingModel
+from kbtui.index.embedding_model import EmbeddingModelKeyAndSource
 from kbtui.index.entry_and_chunk_data_types import (
     select_best_chunks_and_further_entries,
     sort_ranked_chunks,
@@ -35,7 +35,10 @@ from kbtui.publishing.publishable_entries import collect_publishable_entries
 from kbtui.publishing.published_library_pull import pull_subscribed_library
 from kbtui.publishing.published_library_store import LibraryStore
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root
-from kbtui.workspace.published_library_settings import PublishSettings, find_subscribed_mirror
+from kbtui.workspace.published_library_settings import (
+    PublishSettings,
+    find_library_mirror_of_workspace,
+)
 from tests.bench import clusters, scale
 from tests.bench.measure import Row
 from tests.publishing.s3_server import VARIABLES, Proxy, create_bucket, serve_s3
@@ -47,7 +50,7 @@ URI = "s3://team-bench/kb"
 CHANGED_SUBJECTS = 20
 MOST_INDEXED_PASSAGES = 300_000
 """The member of a larger library builds no index: for a million passages, this takes more than twenty minutes."""
-MODEL = LocalEmbeddingModel("made_up", "/no/model", packaged=False)
+MODEL = EmbeddingModelKeyAndSource("made_up", "/no/model", packaged=False)
 passages = USUAL_PASSAGES
 updates = 20
 """The number of updates of a series."""
@@ -222,7 +225,7 @@ def _publish(root: Path, *, is_quiet: bool = False) -> LibraryPublishResult:
 
 def _embed(index: WorkspaceIndexWriter) -> VectorStore:
     """Fill the member's table of vectors from the mirror; asking for the model is an error."""
-    mirror = find_subscribed_mirror(index.workspace)
+    mirror = find_library_mirror_of_workspace(index.workspace)
     assert mirror is not None
     published = PulledVectorLookup(lambda: mirror.database)
     cache = EmbeddingCache(index.cache_dir / "embeddings.sqlite", MODEL.key, published)
@@ -260,7 +263,7 @@ def _change_subjects(root: Path, update_number: int) -> int:
 
 def _open_table(workspace: Workspace) -> VectorStore:
     """Open the published table by its URI, in the version of the mirror."""
-    mirror = find_subscribed_mirror(workspace)
+    mirror = find_library_mirror_of_workspace(workspace)
     assert mirror is not None
     table = find_published_table(mirror)
     assert table is not None
@@ -280,7 +283,7 @@ def _measure_queries_by_uri(proxy: Proxy, name: str, workspace: Workspace) -> No
 
 def _open_remote(index: WorkspaceIndexWriter) -> PublishedVectorTableSearcher:
     """Open the published table as the engine does, and print how many chunks have their vectors beside it."""
-    mirror = find_subscribed_mirror(index.workspace)
+    mirror = find_library_mirror_of_workspace(index.workspace)
     assert mirror is not None
     table = find_published_table(mirror)
     assert table is not None

@@ -16,7 +16,7 @@ from tests.bench.measure import Row
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.index.embedding_model import LocalEmbeddingModel
+    from kbtui.index.embedding_model import EmbeddingModelKeyAndSource
 
 CHUNKS = 64
 
@@ -66,7 +66,11 @@ def embed(base: Path, times: int) -> Iterator[Row]:
 
 
 def _against_encode(
-    model: LocalEmbeddingModel, plain: Any, kinds: dict[str, list[str]], slices: int, target: str
+    model: EmbeddingModelKeyAndSource,
+    plain: Any,
+    kinds: dict[str, list[str]],
+    slices: int,
+    target: str,
 ) -> Iterator[Row]:
     import numpy as np
     import psutil

@@ -19,8 +19,8 @@ from kbtui.engine.engine_launcher import read_engine_lock_file
 from kbtui.index.chunk_embedder import BULK_CHUNKS
 from kbtui.index.embedding_model import (
     CHECKSUMS,
+    EmbeddingModelKeyAndSource,
     EmbeddingModelUnavailableError,
-    LocalEmbeddingModel,
     OnnxEmbeddingModel,
     TorchEmbeddingModel,
     find_embedding_model,
@@ -396,14 +396,14 @@ def test_a_model_with_other_bytes_is_refused(tmp_path: Path) -> None:
     for name in CHECKSUMS:
         (tmp_path / name).write_bytes(b"something else")
     with pytest.raises(EmbeddingModelUnavailableError, match="is damaged or was changed"):
-        TorchEmbeddingModel(LocalEmbeddingModel("x", str(tmp_path), packaged=True))
+        TorchEmbeddingModel(EmbeddingModelKeyAndSource("x", str(tmp_path), packaged=True))
 
 
 def test_a_missing_model_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(EmbeddingModelUnavailableError, match="no such model directory"):
         find_embedding_model(str(tmp_path / "none"))
     with pytest.raises(EmbeddingModelUnavailableError, match="cannot be read"):
-        verify_packaged_model(LocalEmbeddingModel("x", str(tmp_path), packaged=True))
+        verify_packaged_model(EmbeddingModelKeyAndSource("x", str(tmp_path), packaged=True))
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from kbtui.index.embedding_model import (
     BATCH_TOKENS,
     CHARACTERS_PER_TOKEN,
     MAX_TOKENS,
+    EmbeddingModelKeyAndSource,
     EmbeddingModelUnavailableError,
     LoadedEmbeddingModel,
-    LocalEmbeddingModel,
     OnnxEmbeddingModel,
     find_embedding_model,
     split_texts_into_batches,
@@ -48,7 +48,7 @@ TEXTS = [
 
 
 @pytest.fixture
-def model(with_export: Path) -> LocalEmbeddingModel:
+def model(with_export: Path) -> EmbeddingModelKeyAndSource:
     """The packaged model, for which onnxruntime was measured as best: it loads in a second."""
     found = find_embedding_model("")
     store_embedding_method(found, "onnxruntime", {})
@@ -56,7 +56,7 @@ def model(with_export: Path) -> LocalEmbeddingModel:
 
 
 @pytest.fixture
-def process(model: LocalEmbeddingModel) -> Iterator[EmbeddingProcess]:
+def process(model: EmbeddingModelKeyAndSource) -> Iterator[EmbeddingProcess]:
     found = EmbeddingProcess(model, print)
     yield found
     found.close()
@@ -85,7 +85,7 @@ def until(find: Callable[[], Any]) -> Any:
 
 
 def test_it_gives_the_vectors_of_the_texts_in_their_order(
-    process: EmbeddingProcess, model: LocalEmbeddingModel
+    process: EmbeddingProcess, model: EmbeddingModelKeyAndSource
 ) -> None:
     here = OnnxEmbeddingModel(model)
     vectors = process.embed_texts(TEXTS)
@@ -165,7 +165,7 @@ time.sleep(60)
 """
 
 
-def test_it_ends_when_the_engine_is_killed(model: LocalEmbeddingModel) -> None:
+def test_it_ends_when_the_engine_is_killed(model: EmbeddingModelKeyAndSource) -> None:
     with subprocess.Popen([sys.executable, "-c", ENGINE], stdout=subprocess.PIPE) as engine:
         assert engine.stdout is not None
         pid = int(engine.stdout.readline())
@@ -175,7 +175,7 @@ def test_it_ends_when_the_engine_is_killed(model: LocalEmbeddingModel) -> None:
 
 
 def test_a_model_that_cannot_be_loaded_is_said_to_every_request(tmp_path: Path) -> None:
-    process = EmbeddingProcess(LocalEmbeddingModel("x", str(tmp_path), packaged=True), print)
+    process = EmbeddingProcess(EmbeddingModelKeyAndSource("x", str(tmp_path), packaged=True), print)
     try:
         for _ in range(2):
             with pytest.raises(EmbeddingModelUnavailableError, match="cannot be read") as caught:

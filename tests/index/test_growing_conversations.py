@@ -20,7 +20,7 @@ from support import Builder, asked, called, content_of, said, write_json
 from kbtui.conversations.formats import jsonl_conversation_format
 from kbtui.conversations.formats.jp import jp_conversation_loader as loader
 from kbtui.engine.index_refresh_worker import IndexRefreshWorker
-from kbtui.index import entry_extraction
+from kbtui.index import indexable_entry_reader
 from kbtui.index import indexer as writing
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.index_generations import find_index_damage
@@ -39,8 +39,8 @@ def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "BLOCK_BYTES", 16)
     monkeypatch.setattr(jsonl_conversation_format, "MIN_BYTES_FOR_SEGMENTS", 0)
     monkeypatch.setattr(jsonl_conversation_format, "RESUME_POINT_DISTANCE_BYTES", 1)
-    monkeypatch.setattr(entry_extraction, "BATCH_BYTES", 1500)
-    monkeypatch.setattr(entry_extraction, "WHOLE_BYTES_MAX", 3000)
+    monkeypatch.setattr(indexable_entry_reader, "BATCH_BYTES", 1500)
+    monkeypatch.setattr(indexable_entry_reader, "WHOLE_BYTES_MAX", 3000)
 
 
 def refresh(builder: Builder, **options: Any) -> IndexRefreshChanges:
@@ -284,7 +284,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from kbtui.conversations.formats.jp import jp_conversation_loader as parts
-from kbtui.index import keyword_index_writer as lexical; from kbtui.index import entry_extraction as pieces; from kbtui.index import catalog_database; from kbtui.index.indexer import WorkspaceIndexWriter
+from kbtui.index import keyword_index_writer as lexical; from kbtui.index import indexable_entry_reader as pieces; from kbtui.index import catalog_database; from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings, open_workspace_at_root
 
 parts.MIN_BYTES_FOR_SEGMENTS, parts.BLOCK_BYTES, pieces.BATCH_BYTES, pieces.WHOLE_BYTES_MAX = 0, 16, 1500, 3000

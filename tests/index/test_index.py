@@ -14,7 +14,7 @@ from support import FIRST_ID, Builder, asked, called, content_of, said
 
 from kbtui.conversations.conversation_data_types import Conversation
 from kbtui.engine.index_refresh_worker import IndexRefreshWorker
-from kbtui.index import entry_extraction, index_generations, indexer
+from kbtui.index import index_generations, indexable_entry_reader, indexer
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entry_and_chunk_data_types import Chunk
 from kbtui.index.index_reader import IndexReader
@@ -62,14 +62,14 @@ def refresh(builder: Builder, **options: object) -> IndexRefreshChanges:
 def test_a_conversation_that_cannot_be_read_leaves_the_others(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = entry_extraction.split_conversation_into_chunks
+    original = indexable_entry_reader.split_conversation_into_chunks
 
     def fail(conversation: Conversation, **options: bool) -> Iterator[Chunk]:
         if conversation.info.title == "Fragments":
             raise AttributeError("'int' object has no attribute 'isascii'")
         return original(conversation, **options)
 
-    monkeypatch.setattr(entry_extraction, "split_conversation_into_chunks", fail)
+    monkeypatch.setattr(indexable_entry_reader, "split_conversation_into_chunks", fail)
     refresh(built)
     folder = index_generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None
@@ -84,14 +84,14 @@ def test_a_conversation_that_cannot_be_read_leaves_the_others(
 def test_a_subject_that_cannot_be_read_leaves_the_others(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = entry_extraction.split_subject_into_chunks
+    original = indexable_entry_reader.split_subject_into_chunks
 
     def fail(entry_id: str, text: FrontMatterAndBody) -> list[Chunk]:
         if text.title == "LanceDB":
             raise RecursionError("too deep")
         return original(entry_id, text)
 
-    monkeypatch.setattr(entry_extraction, "split_subject_into_chunks", fail)
+    monkeypatch.setattr(indexable_entry_reader, "split_subject_into_chunks", fail)
     refresh(built)
     assert found(built, "install program") == ["guide/start:1-3"]
 

@@ -8,21 +8,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbtui.index.embedding_cache import EmbeddingCache
-from kbtui.index.embedding_model import LocalEmbeddingModel
+from kbtui.index.embedding_model import EmbeddingModelKeyAndSource
 from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
 from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishResult
 from kbtui.publishing.publishable_entries import collect_publishable_entries
 from kbtui.publishing.published_library_pull import LibraryPullResult, pull_subscribed_library
 from kbtui.publishing.published_library_store import LibraryStore
 from kbtui.workspace import Settings
-from kbtui.workspace.published_library_settings import PublishedLibraryMirror, load_library_settings
+from kbtui.workspace.published_library_settings import (
+    PublishedLibraryMirrorPaths,
+    load_library_settings,
+)
 from tests.support import Builder
 
 if TYPE_CHECKING:
     # Processes that publish and pull need not load it.
     import pytest
 
-MODEL = LocalEmbeddingModel("m", "/no/model/is/here", packaged=False)
+MODEL = EmbeddingModelKeyAndSource("m", "/no/model/is/here", packaged=False)
 
 
 def vector_of(key: bytes) -> np.ndarray:
@@ -65,7 +68,7 @@ def move_to_other_home(monkeypatch: "pytest.MonkeyPatch", base: Path) -> None:
 
 def mirrored_files(uri: str) -> dict[str, str]:
     """The files of subjects in a mirror."""
-    topics = PublishedLibraryMirror(uri).topics_directory
+    topics = PublishedLibraryMirrorPaths(uri).topics_directory
     return {
         str(path.relative_to(topics)): path.read_text()
         for path in sorted(topics.rglob("*"))

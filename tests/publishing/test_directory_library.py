@@ -34,7 +34,10 @@ from kbtui.publishing.published_library_format import (
     validate_entry_key,
 )
 from kbtui.publishing.published_library_pull import delete_mirror, is_pull_due
-from kbtui.workspace.published_library_settings import PublishedLibraryMirror, normalize_library_uri
+from kbtui.workspace.published_library_settings import (
+    PublishedLibraryMirrorPaths,
+    normalize_library_uri,
+)
 from tests.publishing.s3_server import VARIABLES
 from tests.publishing.team_workspaces import (
     make_team_workspace,
@@ -106,7 +109,7 @@ def test_members_own_version_counts_and_the_rest_comes_from_the_library(
         assert not library.search("not for all", mode="lexical").hits
 
     # What differs is embedded here; everything else has its published vector.
-    published = PulledVectorLookup(lambda: PublishedLibraryMirror(uri).database)
+    published = PulledVectorLookup(lambda: PublishedLibraryMirrorPaths(uri).database)
     theirs.workspace.cache_dir.mkdir(parents=True, exist_ok=True)
     cache = EmbeddingCache(theirs.root / "cache.sqlite", "m", published)
     keys = [hash_embedded_text(text) for text in ("We move to the harbour.", "Our own words.")]
@@ -369,7 +372,7 @@ def test_damaged_and_foreign_parts_are_named_and_the_mirror_stays_as_it_was(tmp_
     with pytest.raises(KbtuiError, match="not signed"):
         pull(reader)
     (uri / "manifest.json").write_bytes(json.dumps(future).encode())
-    other = PublishedLibraryMirror(str(uri))
+    other = PublishedLibraryMirrorPaths(str(uri))
     shutil.rmtree(other.directory)
     with pytest.raises(KbtuiError, match="has the format 9"):
         pull(reader)
@@ -410,7 +413,7 @@ def test_a_damaged_manifest_is_replaced_on_request(
         # A reader of an earlier version accepts it, and gets every text.
         pull(reader)
         assert mirrored_files(str(uri))["notes/note0.md"] == "A newer version\n"
-        delete_mirror(PublishedLibraryMirror(str(uri)))
+        delete_mirror(PublishedLibraryMirrorPaths(str(uri)))
         assert pull(reader).entries == 3
         assert main(command) == 0
         assert "nothing has changed" in capsys.readouterr().out

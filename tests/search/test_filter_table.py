@@ -11,7 +11,7 @@ from running import complete_line
 from support import Builder, asked, said
 
 from kbtui.cli import search_command
-from kbtui.cli.cli_argument_parser import CliArgumentParser
+from kbtui.cli.argument_parser_base_class import CliArgumentParser
 from kbtui.cli.filter_options import parse_filter_options
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_data_types import ConversationToolsAndModels

@@ -17,7 +17,7 @@ from kbtui.index.catalog_query import (
     EntryPage,
     get_entry_row,
     query_entry_page,
-    serialize_entry_chunks,
+    read_entry_chunks_as_json,
 )
 from kbtui.index.unembedded_entries_file import (
     EntriesWithoutVectorsWriter,
@@ -166,8 +166,8 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
         writer.record_entries_without_vectors(seq, "model-1", list(ids.values()))
         writer.mark_entries_embedded([ids["guide/start"], ids["ops/page"]])
         writer.mark_entry_embedding_failed(ids["guide/end"], "the model choked")
-        assert serialize_entry_chunks(reader, ids["guide/start"])[0]["model"] == "model-1"
-        assert serialize_entry_chunks(reader, ids["guide/end"])[0]["model"] is None
+        assert read_entry_chunks_as_json(reader, ids["guide/start"])[0]["model"] == "model-1"
+        assert read_entry_chunks_as_json(reader, ids["guide/end"])[0]["model"] is None
         row = get_entry_row(builder.workspace, reader, ids["guide/end"])
         assert row is not None
         assert row.error == "the model choked"

@@ -26,9 +26,9 @@ from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.search_pane import (
     FILTER_NOTICES,
     MODES,
+    LoadedSearchSuggestions,
     SearchBar,
     SearchInput,
-    SuggestionsAndProblems,
     load_search_suggestions,
     suggest_all_search_filters,
 )
@@ -570,10 +570,10 @@ class SearchController:
         """Show earlier and saved searches, bookmarks and filters in place of the hits."""
         from kbtui.userdata.user_data_store import UserData
 
-        def load_suggestions_from_user_data() -> SuggestionsAndProblems:
+        def load_suggestions_from_user_data() -> LoadedSearchSuggestions:
             return load_search_suggestions(UserData(self._library.workspace), recent)
 
-        def show_suggestions_if_query_is_empty(found: SuggestionsAndProblems) -> None:
+        def show_suggestions_if_query_is_empty(found: LoadedSearchSuggestions) -> None:
             if not self.query:
                 self._pane.show_suggestions(found)
 
@@ -583,7 +583,7 @@ class SearchController:
             load_suggestions_from_user_data,
             show_suggestions_if_query_is_empty,
             lambda error: show_suggestions_if_query_is_empty(
-                SuggestionsAndProblems(suggest_all_search_filters(), [str(error)])
+                LoadedSearchSuggestions(suggest_all_search_filters(), [str(error)])
             ),
         )
 

@@ -22,7 +22,7 @@ def one(name: str, seconds: int, corpus: Path) -> None:
         import kbtui.assistant.jp_local_tools
         import kbtui.conversations
         import kbtui.engine.engine_server
-        import kbtui.index.entry_extraction
+        import kbtui.index.indexable_entry_reader
         import kbtui.knowledge
         import kbtui.references
         import kbtui.search.query_parsing_and_filter_application

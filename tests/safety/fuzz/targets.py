@@ -57,7 +57,7 @@ def _read_conversation() -> None:
     )
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
     from kbtui.index.catalog_database import CatalogDatabase
-    from kbtui.index.entry_extraction import read_unindexed_conversation_parts
+    from kbtui.index.indexable_entry_reader import read_unindexed_conversation_parts
 
     info = find_conversation(workspace(), f"jp-c{ID}")
     conversation = load_conversation(info)

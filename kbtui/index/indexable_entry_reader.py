@@ -249,7 +249,7 @@ UNFINISHED_SUFFIX = " …"
 
 
 @dataclass(frozen=True)
-class _IndexedConversationPart:
+class _ConversationIndexingProgress:
     """The part of a conversation that is indexed already.
 
     * `mark` is the position at which reading resumes, or None if reading must start again.
@@ -277,8 +277,8 @@ def read_unindexed_conversation_parts(
 
     form = get_conversation_format(info)
     has_segments = form.should_load_conversation_in_segments(info)
-    known = _find_indexed_conversation_part(catalog, info) if has_segments else None
-    known = known or _IndexedConversationPart()
+    known = _find_conversation_indexing_progress(catalog, info) if has_segments else None
+    known = known or _ConversationIndexingProgress()
     max_bytes = BATCH_BYTES if info.size > WHOLE_BYTES_MAX else WHOLE_BYTES_MAX
     split = partial(split_conversation_into_chunks, embed_tool_results=embed_tool_results)
     while True:
@@ -295,7 +295,7 @@ def read_unindexed_conversation_parts(
             yield IndexableEntryOrPart(entry._replace(error=describe_indexing_error(error)), [])
             return
         if segment.start is None:
-            known = _IndexedConversationPart()
+            known = _ConversationIndexingProgress()
         entry_part, known = _make_conversation_entry_part(
             catalog, entry, segment, known, chunks, settled
         )
@@ -345,9 +345,9 @@ def _count_chunks_before_resume_point(
     return len(chunks) - sum(1 for _ in split(replace(segment.conversation, turns=later)))
 
 
-def _find_indexed_conversation_part(
+def _find_conversation_indexing_progress(
     catalog: CatalogDatabase, info: ConversationInfo
-) -> _IndexedConversationPart | None:
+) -> _ConversationIndexingProgress | None:
     """Return the indexed part of a conversation; None if the whole conversation must be indexed again."""
     from kbtui.conversations.conversation_data_types import ParsingResumePoint
 
@@ -358,17 +358,17 @@ def _find_indexed_conversation_part(
     mark["waiting"] = tuple(mark["waiting"])
     point = ParsingResumePoint(**mark)
     rewound = tuple(turn for turn in kept.rewound if turn <= point.turns)
-    return _IndexedConversationPart(point, chunks, latest, rewound)
+    return _ConversationIndexingProgress(point, chunks, latest, rewound)
 
 
 def _make_conversation_entry_part(
     catalog: CatalogDatabase,
     entry: CatalogEntry,
     segment: ConversationSegment,
-    known: _IndexedConversationPart,
+    known: _ConversationIndexingProgress,
     new_chunks: list[Chunk],
     settled_count: int,
-) -> tuple[IndexableEntryOrPart, _IndexedConversationPart]:
+) -> tuple[IndexableEntryOrPart, _ConversationIndexingProgress]:
     """Return the part to write, and the indexing progress after this part is written.
 
     `known` describes what is indexed now. `new_chunks` are the chunks of `segment`, still without ids.
@@ -399,7 +399,7 @@ def _make_conversation_entry_part(
         # No file has this signature, so the next refresh continues here. Until then, each hit of the
         # entry is compared with the file.
         entry = entry._replace(signature=f"{entry.signature}{UNFINISHED_SUFFIX}", stat="")
-    now = _IndexedConversationPart()
+    now = _ConversationIndexingProgress()
     if segment.resume_point is not None:
         times = [chunk.timestamp or 0.0 for chunk in new_chunks[:settled_count]]
         # A chunk without a time has the time of its entry, which changes when the entry grows. Such
@@ -409,7 +409,7 @@ def _make_conversation_entry_part(
             settled_turns = tuple(
                 turn for turn in entry.rewound if turn <= segment.resume_point.turns
             )
-            now = _IndexedConversationPart(
+            now = _ConversationIndexingProgress(
                 segment.resume_point, known.chunks + len(times), latest, settled_turns
             )
     entry_part = IndexableEntryOrPart(
