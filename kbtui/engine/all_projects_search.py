@@ -102,6 +102,12 @@ class AllProjectsSearch:
             indexes.append(
                 SearchedIndex(one.workspace, reader, one.project, one.project_key, marked)
             )
+        folders = {index.reader.folder for index in indexes}
+        with self._lock:
+            # Release the vectors of generations that were replaced.
+            self._stores = {
+                folder: store for folder, store in self._stores.items() if folder in folders
+            }
         if len(registered) == 1 and indexes:
             notices.append(Notice("no_other_workspaces"))
         if not any(one.workspace.root == self._workspace.root for one in registered):

@@ -1,16 +1,21 @@
 """A search of all projects answers as one index of everything would, and no workspace can spoil it."""
 
+import gc
 import json
 import shlex
 import shutil
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from running import on_pipe
 from support import Builder, asked, index_without_engine, kill_engine, said
 
+from kbtui.engine.all_projects_search import AllProjectsSearch
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library import open_workspace
 from kbtui.search.multi_index_search import SearchedIndex, search_indexes
 from kbtui.search.search_request_and_answer import SearchRequest
@@ -260,3 +265,36 @@ def test_a_near_spelling_is_found_in_all_projects_and_said(three: dict[str, Buil
     found = search_all(three["alps"], "herron")
     assert [hit["project"] for hit in found["hits"]] == ["coast"]
     assert "heron" in found["degraded"]
+
+
+def test_the_vectors_of_replaced_indexes_are_let_go(three: dict[str, Builder]) -> None:
+    class Vectors:
+        def reload(self) -> None:
+            pass
+
+    class Worker:
+        def open_vector_store(self, folder: Path) -> Vectors:
+            return Vectors()
+
+    projects, worker = AllProjectsSearch(three["alps"].workspace, Settings()), cast("Any", Worker())
+    here = IndexReader(three["alps"].workspace.cache_dir)
+
+    def open_vectors() -> weakref.ref[Any]:
+        reader = IndexReader(three["coast"].workspace.cache_dir)
+        index = SearchedIndex(three["coast"].workspace, reader, "coast", "coast")
+        store = projects.open_vector_store(index, worker)
+        assert projects.open_vector_store(index, worker) is store, "they stay open"
+        reader.close()
+        return weakref.ref(store)
+
+    vectors = open_vectors()
+    assert len(projects.search_all_projects(here, SearchRequest("ibex")).hits) == 2
+    assert vectors() is not None
+    rebuilt = WorkspaceIndexWriter(three["coast"].workspace, Settings(), rebuild=True)
+    rebuilt.refresh_index()
+    rebuilt.close()
+    assert len(projects.search_all_projects(here, SearchRequest("ibex")).hits) == 2
+    gc.collect()
+    assert vectors() is None
+    projects.close()
+    here.close()
