@@ -322,6 +322,15 @@ def test_unusable_files(codex: Path, workspace: Workspace) -> None:
     ]
 
 
+def test_a_link_says_which_directory_it_leaves(
+    codex: Path, workspace: Workspace, tmp_path: Path
+) -> None:
+    path = Session(workspace.root).write(codex)
+    path.symlink_to(path.rename(tmp_path / "elsewhere.jsonl"))
+    place = path.parent.parent
+    assert list_problems(workspace) == [f"it is a link to a file outside {place}"]
+
+
 def test_hostile_id(codex: Path, workspace: Workspace) -> None:
     Session(workspace.root, id="../../x y\x1b").write(codex)
     assert [info.id for info in list_infos(workspace)] == [ID]

@@ -117,7 +117,7 @@ def _resolve_link_inside_root(path: str) -> str:
     conversations = os.path.dirname(os.path.dirname(path))  # noqa: PTH120
     target = os.path.realpath(path)
     if not target.startswith(f"{os.path.realpath(conversations)}/"):
-        raise WorkspaceError("it is a link to a file outside the workspace", where=path)
+        raise WorkspaceError(f"it is a link to a file outside {conversations}", where=path)
     return target
 
 
