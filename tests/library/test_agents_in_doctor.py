@@ -1,6 +1,7 @@
 """`kbtui doctor` and `kbtui paths` say which agents' conversations are read, and why others are not."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from support import Builder, asked
 
 from kbtui.cli.main import main
 from kbtui.conversations import conversation_repository
+from kbtui.conversations.formats.gemini_cli_format import hash_project_path
 from kbtui.library import open_workspace
 from kbtui.library.diagnostics import run_diagnostics
 from kbtui.workspace import Settings
@@ -181,3 +183,28 @@ def test_a_broken_file_counts_as_unreadable_and_not_as_held_elsewhere(
     assert any(
         f"{session_id(3)}.jsonl: skipped: the file starts with NUL bytes" in one for one in named
     )
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ".claude/projects/{folder}/a.jsonl",
+        ".codex/sessions/2026/05/01/rollout-a.jsonl",
+        ".gemini/tmp/{hash}/chats/session-a.json",
+    ],
+)
+def test_a_session_that_cannot_be_opened_is_wrong_and_an_empty_one_is_noted(
+    home: Path, root: Path, tmp_path: Path, place: str
+) -> None:
+    folder, name = claude_folder(home, root).name, hash_project_path(str(root))
+    path = home / "home" / place.format(folder=folder, hash=name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    empty = path.with_stem(f"{path.stem}-empty")
+    empty.write_text("")
+    os.utime(empty, (1e9, 1e9))
+    (tmp_path / "elsewhere").write_text("{}")
+    path.symlink_to(tmp_path / "elsewhere")
+    found = {one.message: one.state for one in run_diagnostics(open_workspace(root))}
+    link = f"it is a link to a file outside {path.parent.parent}"
+    assert found.get(f"{path}: unreadable: {link}") == "wrong"
+    assert found.get(f"{empty}: skipped: the file is empty") == "note"

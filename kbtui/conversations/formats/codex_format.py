@@ -252,7 +252,9 @@ class CodexFormat(JsonlConversationFormat):
             except (WorkspaceError, ValueError) as error:
                 if only is None:
                     reason = describe_conversation_reading_error(error)
-                    unusable.append(SkippedConversationPath(Path(path), reason))
+                    # An empty or damaged file can be read; perhaps it was never a session.
+                    is_unreadable = isinstance(error, WorkspaceError)
+                    unusable.append(SkippedConversationPath(Path(path), reason, is_unreadable))
                 continue
             if head.is_summarizer or head.working_directory is None:
                 continue

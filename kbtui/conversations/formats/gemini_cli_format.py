@@ -176,7 +176,9 @@ class GeminiCliFormat(ConversationFormat):
             except (WorkspaceError, ValueError) as error:
                 if only is None and known_owner is not None:
                     reason = describe_conversation_reading_error(error)
-                    unusable.append(SkippedConversationPath(Path(path), reason))
+                    # An empty or damaged file can be read; perhaps it was never a session.
+                    is_unreadable = isinstance(error, WorkspaceError)
+                    unusable.append(SkippedConversationPath(Path(path), reason, is_unreadable))
                 continue
             owner = known_owner or owners.get(head.project_hash)
             conversation_id = _make_gemini_conversation_id(head.id)
