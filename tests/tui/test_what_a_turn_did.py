@@ -161,6 +161,20 @@ async def test_editing_a_file_that_is_gone_names_it(changed: Builder) -> None:
             await tui.press("escape")
 
 
+@pytest.mark.parametrize(("place", "owner"), [("1.1", "call"), ("1", "turn")])
+async def test_editing_files_that_are_all_gone_counts_those_of_the_call_or_turn(
+    workspace_root: Path, place: str, owner: str
+) -> None:
+    builder = Builder(workspace_root)
+    patch = "*** Begin Patch\n*** Add File: x.py\n+1\n*** Add File: y.py\n+2\n*** End Patch"
+    calls = called("a", "apply_patch", "Done", input=patch)
+    builder.conversation(1, [[asked("Add them"), *calls]])
+    async with running(builder.root, size=(80, 24)) as tui:
+        await tui.open(f"jp-c17800000001:{place}")
+        await tui.press("2", "e")
+        await tui.until(f"None of the {owner}'s 2 files exists any longer")
+
+
 async def test_the_changes_show_the_citations_of_the_turn_at_the_cursor(changed: Builder) -> None:
     async with running(changed.root, size=(160, 45)) as tui:
         await tui.open("jp-c17800000001")

@@ -107,7 +107,8 @@ class ItemFileActions:
             gone = [name for name, _ in self._find_files_and_lines_of_item(ref, line, path)]
             if len(gone) == 1:
                 raise NothingFound("the file no longer exists", where=gone[0])
-            raise NothingFound(f"none of the turn's {len(gone):,} files exists any longer")
+            owner = "call" if ref.call else "turn"
+            raise NothingFound(f"none of the {owner}'s {len(gone):,} files exists any longer")
         return found
 
     def _choose_file_to_edit(self, ref: Ref, files: list[FileUsedByCall]) -> None:
