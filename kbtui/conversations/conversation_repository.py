@@ -329,7 +329,14 @@ def describe_known_agents(mistyped: str) -> str:
 
 
 def _describe_excluded_agent(name: str) -> str:
-    return f"conversations of {name} are not read; to read them, add the agent to `agents` in the table [conversations] of config.toml"
+    problem = f"conversations of {name} are not read; to read them"
+    place = "in the table [conversations] of config.toml"
+    if get_chosen_agents(load_settings()) is not None:
+        return f"{problem}, add the agent to `agents` {place}"
+    # A list with only this agent would exclude the agents that are read by default.
+    enabled = [one.name for one in list_enabled_conversation_formats()]
+    names = ", ".join(f'"{one}"' for one in [*enabled, name])
+    return f"{problem}, too, set `agents = [{names}]` {place}"
 
 
 class ConversationNotFoundError(NothingFound):
@@ -548,7 +555,7 @@ def iterate_conversations_of_agent(
 AgentOffReason = Literal["not_named", "project_unknown"]
 AGENT_OFF_TEXTS: dict[AgentOffReason, str] = {
     "not_named": "`agents` in the table [conversations] does not name the agent",
-    "project_unknown": "its files do not say to which project a conversation belongs; to read the conversations of all projects, add the agent to `agents` in the table [conversations]",
+    "project_unknown": "its files do not say to which project a conversation belongs; to read the conversations of all projects, name this agent and all others that you want in `agents` in the table [conversations]",
 }
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,33 @@ def test_what_the_settings_exclude_is_said(
         assert main(["conversation", *words, "-w", str(root)]) == 1
         assert said in capsys.readouterr().err
     assert main(["conversation", "ls", "--agent", "jp", "-w", str(root)]) == 0
+
+
+def test_the_advice_to_read_llm_keeps_the_other_agents(
+    home: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["conversation", "ls", "-w", str(root)]) == 0
+    before = capsys.readouterr().out
+    assert main(["conversation", "ls", "--agent", "llm", "-w", str(root)]) == 1
+    said = capsys.readouterr().err
+    assert "conversations of llm are not read" in said
+    (line,) = re.findall(r"agents = \[.*?\]", said)
+    settings(home, f"[conversations]\n{line}\n")
+    assert main(["conversation", "ls", "-w", str(root)]) == 0
+    assert capsys.readouterr().out == before
+    assert main(["conversation", "ls", "--agent", "llm", "-w", str(root)]) == 1
+    assert "are not read" not in capsys.readouterr().err
+
+
+def test_the_doctor_says_that_naming_llm_needs_the_other_agents(home: Path, root: Path) -> None:
+    database = home / "config/io.datasette.llm/logs.db"
+    database.parent.mkdir(parents=True)
+    database.write_text("no database")
+    (said,) = [text for _, text in findings(root) if text.startswith("llm ")]
+    assert said.endswith(
+        "to read the conversations of all projects, "
+        "name this agent and all others that you want in `agents` in the table [conversations]"
+    )
 
 
 def test_files_without_a_turn_are_neither_unreadable_nor_held_elsewhere(
