@@ -50,6 +50,14 @@ def test_fenced_parts_and_json_are_laid_out() -> None:
     assert [text for text, _ in spans] == ["message:", "  one", "  two", "trace:", "  - 1"]
 
 
+def test_blank_lines_stay_at_the_start_of_a_result_and_go_after_a_fence() -> None:
+    for path in (None, "a.py"):
+        (block,) = make_tool_text_blocks("k", "\n\nx = 1\n\n", path=path)
+        assert block.get_searchable_text() == "\n\nx = 1"
+    blocks = make_tool_text_blocks("k", "\nRan.\n\n```py\n\nx\n\n```\n\n\nDone.\n")
+    assert [block.get_searchable_text() for block in blocks] == ["\nRan.", "\nx", "Done."]
+
+
 def test_terminal_colours_are_colours() -> None:
     text = "\x1b[1;31merror\x1b[0m: \x1b[38;5;40mgreen\x1b[39m \x1b[38;2;250;240;10mgold\x1b[m \x1b[2Kend"
     spans = lay_out(make_tool_text_blocks("k", text))

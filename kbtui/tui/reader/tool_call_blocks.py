@@ -317,7 +317,8 @@ def make_tool_text_blocks(
 def _trim_blank_lines_from_range(text: str, part: _ToolTextPart) -> tuple[int, int]:
     """Return the range of a part without the blank lines at its end.
 
-    Outside a fence, blank lines at the start of the part are excluded too.
+    Blank lines between a fence and the part after it are excluded too. Those at the start of the
+    text stay, because they belong to what the tool returned, such as the first lines of a file.
     """
     start, end = part.start, part.end
     while start > 0 and start < end and text[start] == "\n" and not part.is_fenced:
