@@ -81,6 +81,13 @@ class IndexReader:
             self._catalog.close()
             self._indexes.clear()
 
+    def __del__(self) -> None:
+        # Threads may share a reader of a replaced generation, so the last one that drops it closes it.
+        # Without this, the files stay open, and on the disk, until a garbage collection, because
+        # SQLite's connection is part of a reference cycle.
+        if hasattr(self, "_catalog"):
+            self._catalog.close()
+
     @contextmanager
     def _lock_catalog_and_convert_errors(self) -> Iterator[None]:
         """Lock the catalog during a `with` block, and turn read errors into `IndexUnavailable`."""

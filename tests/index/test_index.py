@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from running import on_pipe
 from support import FIRST_ID, Builder, asked, called, content_of, said
@@ -275,6 +276,21 @@ def test_a_rebuild_serves_the_old_generation_until_it_is_complete(built: Builder
     index.refresh_index()
     assert reader.is_generation_replaced()
     index.close()
+
+
+def test_a_reader_that_nobody_uses_any_longer_closes_its_files(built: Builder) -> None:
+    """Threads share a reader of a replaced generation, so none of them can close it."""
+    refresh(built)
+    reader = IndexReader(built.workspace.cache_dir)
+    catalog = str(reader.folder / "catalog.sqlite")
+
+    def is_catalog_open() -> bool:
+        return any(one.path.startswith(catalog) for one in psutil.Process().open_files())
+
+    reader.count_catalog_rows()
+    assert is_catalog_open()
+    del reader
+    assert not is_catalog_open()
 
 
 def test_a_rebuild_reads_a_file_that_looks_unchanged(built: Builder) -> None:
