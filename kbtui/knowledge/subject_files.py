@@ -315,10 +315,11 @@ def make_safe_file_name(text: str) -> str:
     return f"{name}-1" if _RESERVED_NAME.fullmatch(name) else name or "untitled"
 
 
-def create_topic_directory(workspace: Workspace, topic: Topic) -> Path:
-    """Create a topic's directory if it is missing, and return the directory's real path.
+def find_topic_directory(workspace: Workspace, topic: Topic) -> Path:
+    """Return the real path of a topic's directory, which may be missing.
 
-    Raises `KbtuiError`.
+    Raises `KbtuiError` if files in it cannot be edited: if the topic is only in the published library, or
+    if the directory is outside the workspace.
     """
     if topic.is_published or find_mirror_with_root(workspace.root) is not None:
         raise UsageError(
@@ -327,7 +328,16 @@ def create_topic_directory(workspace: Workspace, topic: Topic) -> Path:
             hint=f"declare the topic in {workspace.format_config_path(TOPICS_FILE)} of your checkout",
         )
     root = Path(os.path.realpath(workspace.root))
-    return create_directory_inside_workspace(root, root / topic.subjects)
+    return _resolve_path_inside_workspace(root, root / topic.subjects)
+
+
+def create_topic_directory(workspace: Workspace, topic: Topic) -> Path:
+    """Create a topic's directory if it is missing, and return the directory's real path.
+
+    Raises `KbtuiError`.
+    """
+    folder = find_topic_directory(workspace, topic)
+    return create_directory_inside_workspace(Path(os.path.realpath(workspace.root)), folder)
 
 
 def create_directory_inside_workspace(root: Path, folder: Path) -> Path:
@@ -336,16 +346,21 @@ def create_directory_inside_workspace(root: Path, folder: Path) -> Path:
     Raises `KbtuiError` if a link leads outside `root`, or if the directory cannot be created.
     """
     try:
-        # The part of the path that exists determines where the rest would be created.
-        real = Path(os.path.realpath(folder))
-        if not real.is_relative_to(root):
-            raise KbtuiError("the directory is outside the workspace", where=str(folder))
+        real = _resolve_path_inside_workspace(root, folder)
         real.mkdir(parents=True, exist_ok=True)
         if Path(os.path.realpath(folder)) != real or not real.is_dir():
             raise KbtuiError("not a directory", where=str(folder))
     except OSError as error:
         reason = error.strerror or str(error)
         raise KbtuiError(f"the directory cannot be created: {reason}", where=str(folder)) from error
+    return real
+
+
+def _resolve_path_inside_workspace(root: Path, folder: Path) -> Path:
+    # The part of the path that exists determines where the rest would be created.
+    real = Path(os.path.realpath(folder))
+    if not real.is_relative_to(root):
+        raise KbtuiError("the directory is outside the workspace", where=str(folder))
     return real
 
 

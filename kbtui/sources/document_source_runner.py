@@ -81,7 +81,7 @@ def run_document_source(
     with lock_document_source(workspace, name):
         began = time.time()
         try:
-            store = open_source_document_store(workspace, source)
+            store = open_source_document_store(workspace, source, create=True)
             memory = userdata.load_fetched_address_facts(name)
             context = SourceRunContext(source, store, memory, on_progress)
             limits = limits or make_source_run_limits(load_settings())
@@ -166,19 +166,21 @@ def _make_source_run_record(context: SourceRunContext, began: float) -> SourceRu
 
 
 def open_source_document_store(
-    workspace: Workspace, source: DocumentSourceDefinition
+    workspace: Workspace, source: DocumentSourceDefinition, *, create: bool = False
 ) -> SourceDocumentStore:
     """Open the store of a source's documents in the topic that the source declares.
 
-    Raises `KbtuiError` if the source's topic is unknown or outside the workspace.
+    If `create` is true, the topic's directory is created if it is missing. Raises `KbtuiError` if the
+    source's topic is unknown or outside the workspace.
     """
     from kbtui.knowledge import load_knowledge
-    from kbtui.knowledge.subject_files import create_topic_directory
+    from kbtui.knowledge.subject_files import create_topic_directory, find_topic_directory
 
     knowledge = load_knowledge(workspace)
     topic = knowledge.resolve_topic(source.topic)
     root = Path(os.path.realpath(workspace.root))
-    return SourceDocumentStore(root, create_topic_directory(workspace, topic), source)
+    get_directory = create_topic_directory if create else find_topic_directory
+    return SourceDocumentStore(root, get_directory(workspace, topic), source)
 
 
 def count_source_documents(workspace: Workspace, source: DocumentSourceDefinition) -> int:

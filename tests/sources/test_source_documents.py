@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 from web_support import SourceWorkspace
 
 from kbtui.errors import KbtuiError
-from kbtui.sources.document_source_definitions import DocumentSourceDefinition
+from kbtui.sources.document_source_definitions import (
+    DocumentSourceDefinition,
+    edit_document_source,
+)
 from kbtui.sources.document_source_runner import (
     SourceAlreadyRunningError,
+    count_source_documents,
     lock_document_source,
+    remove_source_and_fetched_files,
     run_document_source,
 )
 from kbtui.sources.source_document_store import (
@@ -222,3 +227,19 @@ def test_two_runs_at_once_are_one(project: SourceWorkspace) -> None:
     assert "ok" in outcomes
     assert set(outcomes) <= {"ok", "busy"}
     assert list(project.documents()) == ["x.md"]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_counting_and_removing_create_no_directory(project: SourceWorkspace, keep: bool) -> None:
+    workspace = project.builder.workspace
+    project.builder.topics(new={}, far={})
+    for name in ("new", "far"):
+        (project.root / "docs" / name).rmdir()
+    (project.root / "docs/far").symlink_to(project.root.parent)
+    project.add(kind="file_upload", file="x.md", topic="far")
+    with pytest.raises(KbtuiError, match="outside the workspace"):
+        count_source_documents(workspace, project.source())
+    edit_document_source(workspace, "docs", {"topic": "new"})
+    assert count_source_documents(workspace, project.source()) == 0
+    assert remove_source_and_fetched_files(workspace, "docs", keep=keep) == []
+    assert not (project.root / "docs/new").exists()
