@@ -248,7 +248,7 @@ def _summarize_turns_of_file(
             "turn": turn.turn,
             "time": format_timestamp(turn.time),
             "actions": turn.describe_actions(),
-            "lines": turn.format_line_numbers() or None,
+            "lines": turn.format_written_lines() or None,
             "request": cut_line_around_match(" ".join(request.split())),
         }
         if turn.rewound:
@@ -265,7 +265,7 @@ def _list_file_history_notices(
 ) -> Iterator[ConversationAnswerNotice]:
     """Yield notices about lines that no turn wrote, and about conversations that cannot be read."""
     from kbtui.library.file_turn_history import (
-        describe_conversation_problems,
+        describe_incompletely_read_conversations,
         describe_lines_not_written_by_turns,
     )
 
@@ -277,7 +277,7 @@ def _list_file_history_notices(
         if info.id in found.problems
     }
     if problems:
-        yield ConversationAnswerNotice(describe_conversation_problems(problems))
+        yield ConversationAnswerNotice(describe_incompletely_read_conversations(problems))
 
 
 def _select_conversations_by_label(

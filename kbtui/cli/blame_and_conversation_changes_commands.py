@@ -63,7 +63,7 @@ def run_blame_command(args: Namespace) -> int:
     from kbtui.conversations.conversation_repository import list_conversation_change_signatures
     from kbtui.library import open_workspace
     from kbtui.library.file_turn_history import (
-        describe_conversation_problems,
+        describe_incompletely_read_conversations,
         describe_lines_not_written_by_turns,
     )
     from kbtui.references import shorten_conversation_ids
@@ -77,7 +77,7 @@ def run_blame_command(args: Namespace) -> int:
             for turn in found.turns
             if not args.changes or any(one.kind != "read" for one in turn.actions)
         ]
-        marks = library.find_marks_of_turns(turn.ref for turn in turns)
+        marks = library.find_marks_in_conversations_of_turns(turn.ref for turn in turns)
         if args.json:
             shape = found._replace(turns=turns).as_json()
             for row in shape["turns"]:
@@ -98,7 +98,7 @@ def run_blame_command(args: Namespace) -> int:
     print_notice_of_unreadable_marks(marks)
     print_git_problem(library.workspace)
     if found.problems and not args.json:
-        print_to_stderr(describe_conversation_problems(found.problems))
+        print_to_stderr(describe_incompletely_read_conversations(found.problems))
     if not turns:
         what = "wrote these lines of" if found.lines else "changed or read"
         print_to_stderr(f"no turn {what} {found.path}")

@@ -207,7 +207,7 @@ def run_index_command(args: Namespace) -> int:
         "reason": _format_keywords_only_reason(vectors),
         "problems": problems,
     }
-    for problem in [*problems, *map(format_notice, library.agent_directory_notices)]:
+    for problem in [*problems, *map(format_notice, library.differing_agent_directory_notices)]:
         print_to_stderr(problem)
     subjects = format_counted_noun(counts["subjects"], "subject")
     text = (

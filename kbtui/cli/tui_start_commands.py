@@ -158,12 +158,12 @@ def run_serve_command(args: Namespace) -> int:
     import signal
 
     from kbtui.library import open_workspace
-    from kbtui.serve.web_access_control import choose_listen_address
+    from kbtui.serve.web_access_control import choose_web_server_listen_address
 
     if not 6 <= args.font_size <= 72:
         raise UsageError("must be from 6 to 72", where="--font-size")
     library = open_workspace(args.workspace)
-    host = choose_listen_address(args.host, args.allow_network)
+    host = choose_web_server_listen_address(args.host, args.allow_network)
     listening = _open_server_socket(host, args.port)
     from kbtui.serve.tui_web_server import TuiWebServer, run_tui_web_server
 

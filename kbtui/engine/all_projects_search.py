@@ -195,14 +195,14 @@ class AllProjectsVectorSearch:
 
         return wait_for_query_vector
 
-    def get_vector_of_first_embedded_chunk(
+    def get_vector_of_first_embedded_chunk_in_index(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[float] | None:
         """Return the vector of the first chunk in `numbers` that has a vector, or None."""
         store = self._open_vector_store(index)
         return store.get_vector_of_first_embedded_chunk(numbers) if store else None
 
-    def search_nearest_chunks(
+    def search_nearest_chunks_in_index(
         self, index: SearchedIndex, vector: list[float], request: SearchRequest
     ) -> ChunkRanking:
         """Return the numbers of the chunks nearest to `vector`, best first, with similarities."""
@@ -220,14 +220,16 @@ class AllProjectsVectorSearch:
             self._stores[index.reader.folder] = None
             return []
 
-    def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
+    def count_missing_vectors_of_index(
+        self, index: SearchedIndex, *, hidden: bool
+    ) -> tuple[int, int]:
         """Return how many chunks still lack a vector, and how many chunks should have one."""
         store = self._open_vector_store(index)
         total = index.reader.count_embeddable_chunks(hidden=hidden)
         found = store.count_vector_rows(None if hidden else "hidden = false") if store else 0
         return max(0, total - found), total
 
-    def select_chunks_without_vector(
+    def select_chunks_without_vector_in_index(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[int]:
         """Return those of `numbers` whose chunks have no vector."""

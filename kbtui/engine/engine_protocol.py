@@ -258,7 +258,7 @@ def validate_wait_seconds(seconds: float, where: str) -> None:
         )
 
 
-def get_wait_seconds(request: Mapping[str, object]) -> float:
+def get_max_wait_seconds_of_request(request: Mapping[str, object]) -> float:
     """Return the time that a request may wait, in seconds: by default `WAIT_SECONDS`, at most `MAX_WAIT_SECONDS`."""
     wait = request.get("wait")
     return float(min(MAX_WAIT_SECONDS, wait)) if isinstance(wait, int | float) else WAIT_SECONDS
@@ -269,7 +269,7 @@ def make_engine_search_arguments(request: EngineSearchArguments) -> dict[str, An
 
     If `request` names no time zone, its dates are in the time zone of this process.
     """
-    wait = get_wait_seconds(request)
+    wait = get_max_wait_seconds_of_request(request)
     question = {"zone": get_time_zone_variable(), **request["question"]}
     return {**request, "question": question, "wait": wait, "timeout": wait + SEARCH_SECONDS}
 

@@ -268,7 +268,7 @@ class EngineWorkspace:
     def close_files(self) -> None:
         """Close the files and descriptors that are still open after `stop_threads`."""
         self._search_service.close_index_if_idle(0.0)
-        self._file_watcher.close()
+        self._file_watcher.close_wakeup_descriptor()
 
     @property
     def is_busy(self) -> bool:
@@ -298,7 +298,7 @@ class EngineWorkspace:
             pause = SCHEDULE_SECONDS if has_schedule else UNSCHEDULED_SECONDS
             if time.monotonic() - self._schedule_checked_at > pause:
                 self._schedule_checked_at = time.monotonic()
-                await self._run_in_thread(self._start_due_sources)
+                await self._run_in_thread(self._start_due_document_sources)
             if time.monotonic() > self._pull_check_due_at:
                 pause = PULL_CHECK_SECONDS
                 if find_existing_library_mirror(self.workspace) is not None:
@@ -316,7 +316,7 @@ class EngineWorkspace:
             self._search_pool, copy_context().run, work, *arguments
         )
 
-    def _start_due_sources(self) -> None:
+    def _start_due_document_sources(self) -> None:
         """Run the sources that are due, and log errors."""
         try:
             self._schedule.check_and_start_due_sources()
@@ -480,7 +480,7 @@ class EngineWorkspace:
     ) -> EngineReadinessAfterWait:
         """Refresh the index, and answer when the refresh is done."""
         self._end_if_obsolete()
-        wait = engine_protocol.get_wait_seconds(request)
+        wait = engine_protocol.get_max_wait_seconds_of_request(request)
         check = request.get("check")
         if check == "suspicion" and self._index_refresh_worker.was_damage_checked_recently:
             return {"done": True, "mended": None, **self._describe_engine_readiness()}
@@ -502,7 +502,7 @@ class EngineWorkspace:
         if client.pending_refresh is None:
             raise ValueError("this connection has not requested a refresh")
         return await self._wait_for_requested_refresh(
-            client, engine_protocol.get_wait_seconds(request)
+            client, engine_protocol.get_max_wait_seconds_of_request(request)
         )
 
     async def _wait_for_requested_refresh(
@@ -526,7 +526,8 @@ class EngineWorkspace:
         The wait also ends when an error prevents embedding, or at the time limit in `request`.
         """
         finished = await wait_for_thread_event(
-            self._embedding_worker.caught_up, engine_protocol.get_wait_seconds(request)
+            self._embedding_worker.caught_up,
+            engine_protocol.get_max_wait_seconds_of_request(request),
         )
         return {"done": finished, "mended": None, **self._describe_engine_readiness()}
 

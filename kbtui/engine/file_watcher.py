@@ -258,7 +258,7 @@ class FileWatcher:
         self._restart_watching()
         self._thread.join(2.0)
 
-    def close(self) -> None:
+    def close_wakeup_descriptor(self) -> None:
         """Close the file descriptor with which other threads wake the watching thread.
 
         Does nothing while the thread is running.
@@ -336,7 +336,7 @@ class FileWatcher:
     ) -> None:
         """Call `on_change` whenever files have changed. Return when the directories to watch have changed."""
         state, places = _get_root_inodes(roots), set(map(str, roots))
-        files = self._read_states_of_watched_files()
+        files = self._read_states_of_watched_conversation_files()
         compared = time.monotonic()
         for paths in reports:
             if self._stop.is_set():
@@ -345,7 +345,7 @@ class FileWatcher:
             # another project must neither start a comparison nor keep this workspace awake.
             paths = {path for path in paths if not is_file_of_other_project(self._workspace, path)}
             looked = time.monotonic()
-            before, files = files, self._read_states_of_watched_files()
+            before, files = files, self._read_states_of_watched_conversation_files()
             is_asleep = self._pause >= ASLEEP_CHECK_SECONDS
             limit = ASLEEP_FULL_COMPARE_SECONDS if is_asleep else FULL_COMPARE_SECONDS
             if paths or files != before:
@@ -366,7 +366,7 @@ class FileWatcher:
                 min((looked - self._used_at) * QUIET_SHARE, ASLEEP_CHECK_SECONDS),
             )
 
-    def _read_states_of_watched_files(self) -> list[FileState | None]:
+    def _read_states_of_watched_conversation_files(self) -> list[FileState | None]:
         """Return the state of each watched agent file; None for a missing file."""
         return [read_file_state(path) for path in list_watched_conversation_files(self._workspace)]
 

@@ -150,7 +150,7 @@ class SearchService:
             question = _parse_search_request(request)
         except KbtuiError as error:
             return _make_failed_reply(error)
-        wait = engine_protocol.get_wait_seconds(request)
+        wait = engine_protocol.get_max_wait_seconds_of_request(request)
         if question.zone is not None:
             try:
                 if question.zone == "local":

@@ -245,9 +245,13 @@ class WorkspacePool:
                 self.close_workspace(slot, "idle")
                 continue
             if slot.periodic_work is None or slot.periodic_work.done():
-                slot.periodic_work = asyncio.create_task(self._do_periodic_work(slot, opened))
+                slot.periodic_work = asyncio.create_task(
+                    self._do_periodic_work_or_close_workspace(slot, opened)
+                )
 
-    async def _do_periodic_work(self, slot: PooledWorkspace, opened: EngineWorkspace) -> None:
+    async def _do_periodic_work_or_close_workspace(
+        self, slot: PooledWorkspace, opened: EngineWorkspace
+    ) -> None:
         try:
             await opened.do_periodic_work()
         except Exception:

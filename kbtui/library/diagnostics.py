@@ -75,7 +75,7 @@ def _format_agent_finding(values: Any) -> str:
     return f"{values['label']} ({values['name']}), {places}: {conversations}"
 
 
-def _format_archive_counts(values: Any) -> str:
+def _format_kept_session_counts(values: Any) -> str:
     kept = format_counted_noun(values["kept"], "kept session")
     return (
         f"{kept} (originals deleted by the agent: {values['only_kept']:,}); "
@@ -103,7 +103,7 @@ def _format_settings_finding(values: Any) -> str:
 FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "agent": _format_agent_finding,
     "agents_missing": "no agent has conversations on this machine",
-    "archive_counted": _format_archive_counts,
+    "archive_counted": _format_kept_session_counts,
     "archive_damaged": "{file}: skipped: {detail}",
     "check_failed": "the check failed: {detail}",
     "colours_limited": "the terminal does not announce 24-bit colour (COLORTERM=truecolor): kbtui uses the nearest of 256 colours",
@@ -257,7 +257,7 @@ def _diagnose_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:
         yield "note", "tmux_clipboard"
 
 
-def _diagnose_settings(library: Library | None) -> Iterator[FindingWithoutArea]:
+def _report_changed_settings(library: Library | None) -> Iterator[FindingWithoutArea]:
     from kbtui.workspace.user_settings import get_settings_path, list_settings_with_origins
 
     changed = [one.key.name for one in list_settings_with_origins() if one.origin != "default"]
@@ -321,7 +321,7 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
                 exact, version=version, wanted=str(wanted.specifier)
             )
             yield "note", "package_version", values
-        if "" in fresh and (gone := _find_missing_module_file(found)):
+        if "" in fresh and (gone := _find_missing_module_file_of_distribution(found)):
             is_complete = False
             install = f"--force-reinstall --no-deps {wanted.name}=={version}"
             yield "wrong", "package_incomplete", make_package_finding_values(install, file=gone)
@@ -337,7 +337,7 @@ def _parse_requirement(text: str) -> Requirement:
     return Requirement(text)
 
 
-def _find_missing_module_file(found: Distribution) -> str | None:
+def _find_missing_module_file_of_distribution(found: Distribution) -> str | None:
     """Return the name of the first missing module file of a distribution, or None."""
     # `Distribution.files` would take 0.3 s for torch, and a loop over all lines 0.02 s.
     record = found.read_text("RECORD") or ""
@@ -580,10 +580,10 @@ def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
             yield "wrong", "environment_directory_missing", values
     for name, reason in unusable_formats.items():
         yield "wrong", "format_unusable", {"name": name, "detail": reason}
-    yield from _diagnose_archive()
+    yield from _diagnose_kept_sessions()
 
 
-def _diagnose_archive() -> Iterator[FindingWithoutArea]:
+def _diagnose_kept_sessions() -> Iterator[FindingWithoutArea]:
     """Report the archive's contents, its size on disk, and its unusable files."""
     from kbtui.conversations.session_archive import (
         find_session_copy_damage,
@@ -645,7 +645,7 @@ def _format_published_library_finding(values: Mapping[str, Any]) -> str:
     )
 
 
-def _diagnose_sources(library: Library) -> Iterator[FindingWithoutArea]:
+def _diagnose_document_sources(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.sources.document_source_definitions import (
         find_source_approval_time,
         load_source_definitions,
@@ -760,7 +760,7 @@ def _diagnose_model(library: Library) -> Iterator[FindingWithoutArea]:
 
 _ENVIRONMENT_CHECKS = {
     "terminal": _diagnose_terminal,
-    "settings": _diagnose_settings,
+    "settings": _report_changed_settings,
     "packages": _diagnose_packages,
 }
 _WORKSPACE_CHECKS = {
@@ -769,7 +769,7 @@ _WORKSPACE_CHECKS = {
     "knowledge": _diagnose_knowledge,
     "agents": _diagnose_agents,
     "conversations": _diagnose_conversations,
-    "sources": _diagnose_sources,
+    "sources": _diagnose_document_sources,
     "index": _diagnose_index,
     "engine": _diagnose_engine,
     "model": _diagnose_model,

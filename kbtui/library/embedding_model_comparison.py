@@ -94,7 +94,7 @@ def compare_models(
     passages, total = _sample_passages(reader, max_passages, set().union(*opened.values()))
     # Load both models first: a model that cannot be loaded is reported before the slow part.
     report("loading both models")
-    loaded = [_load_other_model(other), _load_current_model(setting)][::-1]
+    loaded = [_load_model_to_compare_with(other), _load_current_model(setting)][::-1]
     measured = []
     for one in loaded:
         with closing(_CachingEmbedder(workspace, one, report)) as vectors:
@@ -110,7 +110,7 @@ def compare_models(
         "all_passages": total,
         "agreement": sum(one["agreement"] for one in compared) / len(compared),
         "same_best": sum(one["same_best"] for one in compared) / len(compared),
-        "quality": _compare_ranking_quality(queries, passages, opened, ranks),
+        "quality": _compare_ranking_quality_of_models(queries, passages, opened, ranks),
         "current": first.facts,
         "other": second.facts,
         "queries": sorted(compared, key=lambda one: one["agreement"]),
@@ -135,7 +135,7 @@ def _load_current_model(setting: str) -> _ModelToCompare:
     return _load_model(find_embedding_model(setting))
 
 
-def _load_other_model(folder: str) -> _ModelToCompare:
+def _load_model_to_compare_with(folder: str) -> _ModelToCompare:
     path = Path(expand_user(folder))
     hint = (
         "name a directory in the layout of sentence-transformers, with modules.json and the weights"
@@ -214,7 +214,7 @@ def _sample_passages(
     return found, len(numbers)
 
 
-def _compare_ranking_quality(
+def _compare_ranking_quality_of_models(
     queries: Sequence[str],
     passages: Sequence[_SampledPassage],
     opened: Mapping[str, Collection[str]],

@@ -127,7 +127,7 @@ class TurnTouchingFile(NamedTuple):
         wrote = f"wrote {format_line_ranges(self.lines)}: " if self.lines else ""
         return wrote + self.describe_actions()
 
-    def format_line_numbers(self) -> str:
+    def format_written_lines(self) -> str:
         """Return the lines that the turn wrote, such as `3-5, 9`."""
         return ", ".join(map(_format_line_range, self.lines))
 
@@ -168,7 +168,7 @@ class FileTurnHistory(NamedTuple):
     earlier_names: list[str]
     problems: dict[str, str]
 
-    def format_line_numbers(self) -> str:
+    def format_requested_lines(self) -> str:
         """Return the requested lines, such as `3` or `3-5`; "" if no lines were requested."""
         return _format_line_range(self.lines) if self.lines else ""
 
@@ -332,7 +332,7 @@ def blame_file(
 
     shorten_path = make_path_shortener(workspace)
     root = str(workspace.root)
-    path = _resolve_named_path(root, name, directory, shorten_path)
+    path = _resolve_path_entered_by_user(root, name, directory, shorten_path)
     history = find_git_history(root)
     names = _FileNameHistory(path)
     prefix = os.path.relpath(root, history.root) if history else "."
@@ -340,10 +340,10 @@ def blame_file(
     committed = os.path.join(prefix, path)  # noqa: PTH118
     if history is not None and not os.path.isabs(path):  # noqa: PTH117
         committed = history.find_committed_path(committed)
-        if (known := _remove_prefix(committed, prefix)) is not None:
+        if (known := _remove_directory_from_path(committed, prefix)) is not None:
             names.add_earlier_name(known, None)
         for earlier in history.list_earlier_paths(committed):
-            if (known := _remove_prefix(earlier.path, prefix)) is not None:
+            if (known := _remove_directory_from_path(earlier.path, prefix)) is not None:
                 names.add_earlier_name(known, earlier.until)
     found, problems = _find_turns_with_actions_on_file(workspace, names, shorten_path)
     if not found and os.path.isdir(os.path.join(root, path)):  # noqa: PTH112, PTH118
@@ -351,7 +351,7 @@ def blame_file(
     if not found and not os.path.exists(os.path.join(root, path)):  # noqa: PTH110, PTH118
         message = "no turn has read or changed this file"
         if problems:
-            message += f"; {describe_conversation_problems(problems)}"
+            message += f"; {describe_incompletely_read_conversations(problems)}"
         hint = "name a file that exists, or that a turn has read or changed"
         raise NothingFound(message, where=name, hint=hint)
     earlier_names = [one for one in names.until if one != path]
@@ -454,7 +454,7 @@ def split_file_name_and_line_range(
 _PROBLEMS_NAMED_MAX = 3
 
 
-def describe_conversation_problems(problems: Mapping[str, str]) -> str:
+def describe_incompletely_read_conversations(problems: Mapping[str, str]) -> str:
     """Return a sentence about the conversations that cannot be read completely, with the reasons."""
     count = format_counted_noun(len(problems), "conversation")
     parts = [f"{id_}: {problem}" for id_, problem in problems.items()]
@@ -469,7 +469,7 @@ def resolve_file_name(workspace: Workspace, name: str, directory: str | None = N
     `name` is relative to `directory` or to the workspace. Raises `UsageError` if it is not a path.
     """
     shorten_path = make_path_shortener(workspace)
-    return _resolve_named_path(str(workspace.root), name, directory, shorten_path)
+    return _resolve_path_entered_by_user(str(workspace.root), name, directory, shorten_path)
 
 
 class _FileNameHistory:
@@ -490,7 +490,7 @@ class _FileNameHistory:
         return until is None or time is None or time.timestamp() <= until + CLOCK_SECONDS
 
 
-def _resolve_named_path(
+def _resolve_path_entered_by_user(
     root: str, name: str, directory: str | None, shorten_path: Callable[[str], str]
 ) -> str:
     """Return the path of the file that a user names.
@@ -508,7 +508,7 @@ def _resolve_named_path(
     return shorten_path(os.path.normpath(next(existing, default)))
 
 
-def _remove_prefix(path: str, prefix: str) -> str | None:
+def _remove_directory_from_path(path: str, prefix: str) -> str | None:
     if not prefix:
         return path
     return path[len(prefix) + 1 :] if path.startswith(f"{prefix}/") else None
@@ -540,7 +540,7 @@ def _find_turns_with_actions_on_file(
         scan = _FileNameScanner(wanted | learned.add_paths_and_list_names_in_learn_calls(wanted))
         for info in infos:
             if info.id not in read and scan.may_contain_name(info):
-                conversations[info.id], read[info.id] = _read_file_actions(
+                conversations[info.id], read[info.id] = _load_conversation_with_file_actions(
                     info,
                     shorten_path,
                     find_committed_text_of_file,
@@ -577,7 +577,7 @@ def _find_turns_with_actions_on_file(
     return sorted(turns, key=make_sort_key, reverse=True), problems
 
 
-def _read_file_actions(
+def _load_conversation_with_file_actions(
     info: ConversationInfo,
     shorten_path: Callable[[str], str],
     find_earlier_text: FindEarlierText,
@@ -630,7 +630,9 @@ class _LearnToolReadFinder:
         slugs = set()
         for path in paths:
             stem = os.path.splitext(path)[0]  # noqa: PTH122
-            if any(_remove_prefix(path, os.path.normpath(one.subjects)) for one in topics):
+            if any(
+                _remove_directory_from_path(path, os.path.normpath(one.subjects)) for one in topics
+            ):
                 self._path_of_stem[stem] = path
                 slugs.add(os.path.basename(stem).removeprefix("."))  # noqa: PTH119
         return slugs

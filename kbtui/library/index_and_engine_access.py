@@ -118,10 +118,10 @@ class IndexAndEngineAccess:
         if self._private is not None:
             return self._private.index_notices
         behind = [self.index_behind_notice] if self.index_behind_notice else []
-        return [*behind, *self.agent_directory_notices]
+        return [*behind, *self.differing_agent_directory_notices]
 
     @property
-    def agent_directory_notices(self) -> list[Notice]:
+    def differing_agent_directory_notices(self) -> list[Notice]:
         """A list with a notice if the engine and this client disagree about where agents store their files.
 
         If they agree, the list is empty.

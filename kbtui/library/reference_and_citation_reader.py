@@ -142,15 +142,15 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
         if target.kind == "topic":
             return self.learn(target.topic or "")
         if target.kind == "subject":
-            return self._read_subject_lines(target)
+            return self._read_referenced_subject_lines(target)
         if target.kind == "chunk":
             found = self.open_index_reader().get_chunk_by_id(target.chunk or "")
             if found is None:
                 raise NothingFound("this passage no longer exists", where=str(target))
             return found[0].text
-        return self._format_conversation_text(target)
+        return self._read_referenced_conversation_text(target)
 
-    def _read_subject_lines(self, ref: Ref) -> str:
+    def _read_referenced_subject_lines(self, ref: Ref) -> str:
         text = self.read_subject_text(self.find_subject(ref))
         if ref.lines is None:
             return text
@@ -161,7 +161,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
             raise NothingFound(f"the subject has {count}", where=str(ref))
         return "\n".join(lines[first - 1 : last])
 
-    def _format_conversation_text(self, ref: Ref) -> str:
+    def _read_referenced_conversation_text(self, ref: Ref) -> str:
         # A search without an engine imports this module, and must not wait for `dataclasses`.
         from dataclasses import replace
 
@@ -386,13 +386,13 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
         except (UsageError, NothingFound) as error:
             if isinstance(error, NothingFound) and ref is None:
                 raise  # the reference names a conversation of another workspace
-            if (path := self._find_cited_file(text)) is not None:
+            if (path := self._find_citation_target_of_path(text)) is not None:
                 return path
             if ref is None or ref.kind == "topic":
                 raise
             return ref
 
-    def _find_cited_file(self, text: str) -> Ref | str | None:
+    def _find_citation_target_of_path(self, text: str) -> Ref | str | None:
         """Return the citation target that a path names, or None.
 
         For the path of a subject, return the subject's reference. For any other path, return the

@@ -69,24 +69,26 @@ def search_lines_by_pattern(
         pattern = make_grep_pattern(expression, is_regex=True, deadline=deadline)
     except UsageError as error:
         mistake = QueryMistake(0, len(query), error.message, error.hint or "")
-        return _make_answer_about_mistake(query, mistake)
+        return _make_answer_about_query_mistake(query, mistake)
     parts = parse_query(filters).filters
     for part in parts:
         if part.key not in ENTRY_FILTERS:
             text = f"{part.key}: cannot be combined with a regular expression between slashes"
             hint = f"these filters can: {', '.join(ENTRY_FILTERS)}"
-            return _make_answer_about_mistake(query, QueryMistake(part.start, part.end, text, hint))
+            return _make_answer_about_query_mistake(
+                query, QueryMistake(part.start, part.end, text, hint)
+            )
     selected = None
     if parts:
         selected, mistakes = library.find_entries_of_filter(filters, hidden=hidden)
         if mistakes:
-            return _make_answer_about_mistake(query, mistakes[0])
+            return _make_answer_about_query_mistake(query, mistakes[0])
     is_archived_wanted = any(part.key == "is" and "archived" in part.values for part in parts)
     hits: list[Hit] = []
     left_out = 0
     notices = [Notice("regular_expression")]
     cancellation = get_current_cancellation()
-    for found in _iterate_hits_of_entries(
+    for found in _iterate_matching_lines_of_entries(
         library.workspace,
         pattern,
         deadline,
@@ -108,11 +110,11 @@ def search_lines_by_pattern(
     return SearchAnswer(query, "lexical", hits, total=len(hits), left_out=left_out, notices=notices)
 
 
-def _make_answer_about_mistake(query: str, mistake: QueryMistake) -> SearchAnswer:
+def _make_answer_about_query_mistake(query: str, mistake: QueryMistake) -> SearchAnswer:
     return SearchAnswer(query, "lexical", [], notices=[mistake.as_notice], mistakes=(mistake,))
 
 
-def _iterate_hits_of_entries(
+def _iterate_matching_lines_of_entries(
     workspace: Workspace,
     pattern: GrepPattern,
     deadline: float,
@@ -134,17 +136,17 @@ def _iterate_hits_of_entries(
         for subject in knowledge.iterate_subjects(topic.id) if topic.enable else ():
             is_shown = not subject.disabled and (hidden or not subject.hidden)
             if is_shown and is_selected(make_subject_id(subject.topic, subject.slug)):
-                yield _find_hits_in_subject(subject, pattern)
+                yield _find_matching_lines_in_subject(subject, pattern)
     infos = [
         info
         for info in list_conversations(workspace, counts=False)
         if (archived or not info.archived) and is_selected(info.id)
     ]
     for info in sorted(infos, key=lambda one: one.make_time_sort_key(), reverse=True):
-        yield _find_hits_in_conversation(info, pattern, deadline)
+        yield _find_matching_lines_in_conversation(info, pattern, deadline)
 
 
-def _find_hits_in_subject(subject: Subject, pattern: GrepPattern) -> list[Hit]:
+def _find_matching_lines_in_subject(subject: Subject, pattern: GrepPattern) -> list[Hit]:
     try:
         text = read_subject_text(subject)
     except KbtuiError:
@@ -170,7 +172,7 @@ def _find_hits_in_subject(subject: Subject, pattern: GrepPattern) -> list[Hit]:
     return hits
 
 
-def _find_hits_in_conversation(
+def _find_matching_lines_in_conversation(
     info: ConversationInfo, pattern: GrepPattern, deadline: float
 ) -> list[Hit]:
     if info.events_path is None:

@@ -184,7 +184,7 @@ def _add_given_versions(
     Each version names the turns that were given this version. `refs` are all references that the
     subject has had. `relative` is the subject's path in its topic; None if unknown.
     """
-    cites = _list_citations_with_given_texts(reader, refs)
+    cites = _list_citations_of_subject_with_given_texts(reader, refs)
     history = _SubjectVersionCollector(versions, relative)
     oldest_first = reversed(cites)
     for cite in sorted(
@@ -377,7 +377,7 @@ def _list_committed_versions_of_deleted_subject(
     path = _find_committed_path_of_deleted_subject(reader, ref, history)
     if history is None or path is None:
         return [], [], None
-    directory = _find_directory_in_repository(reader, ref, history)
+    directory = _find_topic_directory_in_repository(reader, ref, history)
     versions, refs = _list_committed_versions(history, path, directory, ref.topic or "")
     return versions, refs, path.removeprefix(directory)
 
@@ -388,7 +388,7 @@ def _find_committed_path_of_deleted_subject(
     """Return the path that a missing subject had in the repository; None if Git has no such file."""
     if history is None or ref.topic not in reader.load_knowledge().topics:
         return None
-    directory = _find_directory_in_repository(reader, ref, history)
+    directory = _find_topic_directory_in_repository(reader, ref, history)
     for path in history.list_paths_in_any_commit(directory):
         folder, name = os.path.split(os.path.splitext(path.removeprefix(directory))[0])  # noqa: PTH122
         if os.path.join(folder, name.removeprefix(".")) == ref.slug:  # noqa: PTH118
@@ -396,7 +396,7 @@ def _find_committed_path_of_deleted_subject(
     return None
 
 
-def _find_directory_in_repository(
+def _find_topic_directory_in_repository(
     reader: ReferenceAndCitationReader, ref: Ref, history: GitHistory
 ) -> str:
     """Return the directory of the topic that `ref` names, relative to the repository, with a final slash."""
@@ -429,7 +429,7 @@ def _list_committed_versions(
     return versions, [make_subject_ref(topic, slug) for slug in dict.fromkeys(slugs)]
 
 
-def _list_citations_with_given_texts(
+def _list_citations_of_subject_with_given_texts(
     reader: ReferenceAndCitationReader, refs: Iterable[Ref]
 ) -> list[Citation]:
     """Return the citations of a subject under any of `refs`, with the texts that the turns were given."""

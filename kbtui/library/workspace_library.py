@@ -182,7 +182,7 @@ class Library(ReferenceAndCitationReader):
             info
         ).read_conversation_tools_and_models(info)
 
-    def list_agents_except_jp(self) -> list[str]:
+    def list_enabled_agents_except_jp(self) -> list[str]:
         """Return the names of the agents other than JP whose conversations are enabled in the settings."""
         from kbtui.conversations import conversation_repository
 
@@ -398,7 +398,7 @@ class Library(ReferenceAndCitationReader):
                     continue
                 behind = (one for one in answered.notices if one.code == "index_behind")
                 self.index_behind_notice = next(behind, None)
-                answered = answered.add_notices(*self.agent_directory_notices)
+                answered = answered.add_notices(*self.differing_agent_directory_notices)
                 return self._add_repair_notice(answered), not reply["suspect"]
             detail = str(reply.get("detail"))
             if declined == "damaged" and not last:
@@ -547,7 +547,7 @@ class Library(ReferenceAndCitationReader):
         if target.kind != "conversation":
             raise UsageError("only turns of conversations can be marked", where=str(ref))
         if superseded_by is not None:
-            other = self._resolve_superseding_reference(superseded_by)
+            other = self._parse_replacement_reference_of_mark(superseded_by)
             if other.conversation == target.conversation:
                 if other.turn is None:
                     message = f"{other} contains the marked turn, so it cannot supersede that turn"
@@ -562,7 +562,7 @@ class Library(ReferenceAndCitationReader):
             target, state, note=note, superseded_by=superseded_by, passage=passage
         )
 
-    def _resolve_superseding_reference(self, text: str) -> Ref:
+    def _parse_replacement_reference_of_mark(self, text: str) -> Ref:
         """Parse the reference that replaces a marked turn, and check that its target exists.
 
         Raises `UsageError` or `NothingFound`.
@@ -617,15 +617,15 @@ class Library(ReferenceAndCitationReader):
         """
         return self._mark_store.find_marks(text)
 
-    def find_marks_of_turns(self, refs: Iterable[str]) -> MarksOfTurns:
+    def find_marks_in_conversations_of_turns(self, refs: Iterable[str]) -> MarksOfTurns:
         """Return all marks in the conversations whose turns or calls are named in `refs`.
 
         References to anything else are ignored. If the marks cannot be read, the result has a
         notice.
         """
-        from kbtui.userdata.turn_mark_lookup import find_marks_of_turns
+        from kbtui.userdata.turn_mark_lookup import find_marks_in_conversations_of_turns
 
-        return find_marks_of_turns(self.workspace, refs)
+        return find_marks_in_conversations_of_turns(self.workspace, refs)
 
     def map_marks_by_turn(self, conversation: Conversation) -> ConversationMarks:
         """Return the marks on each turn of a loaded conversation, or a notice that the marks cannot be read."""

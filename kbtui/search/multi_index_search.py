@@ -74,20 +74,22 @@ class VectorSearch(Protocol):
     def start_query_embedding(self, text: str) -> Callable[[], QueryVector]:
         """Start embedding a query, and return a function that waits for the query's vector."""
 
-    def get_vector_of_first_embedded_chunk(
+    def get_vector_of_first_embedded_chunk_in_index(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[float] | None:
         """Return the vector of the first chunk in `numbers` that has a vector, or None."""
 
-    def search_nearest_chunks(
+    def search_nearest_chunks_in_index(
         self, index: SearchedIndex, vector: list[float], request: SearchRequest
     ) -> ChunkRanking:
         """Return the numbers of the chunks nearest to `vector`, best first, with similarities."""
 
-    def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
+    def count_missing_vectors_of_index(
+        self, index: SearchedIndex, *, hidden: bool
+    ) -> tuple[int, int]:
         """Return how many chunks still lack a vector, and how many chunks should have one."""
 
-    def select_chunks_without_vector(
+    def select_chunks_without_vector_in_index(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[int]:
         """Return the chunk numbers in `numbers` whose chunks have no vector."""
@@ -270,7 +272,7 @@ class _MultiIndexSearch:
         for chunk, _ in words[:LEAN_CANDIDATES]:
             for place in self._list_places_of_passage(chunk):
                 with self._convert_index_errors(place.position):
-                    goal = goal or vectors.get_vector_of_first_embedded_chunk(
+                    goal = goal or vectors.get_vector_of_first_embedded_chunk_in_index(
                         self._indexes[place.position], [place.number]
                     )
             if goal is not None:
@@ -281,7 +283,9 @@ class _MultiIndexSearch:
             if run.asks_for_tool_calls:
                 continue
             with self._convert_index_errors(position):
-                found = vectors.search_nearest_chunks(self._indexes[position], vector, run.request)
+                found = vectors.search_nearest_chunks_in_index(
+                    self._indexes[position], vector, run.request
+                )
                 rows += self._convert_chunk_numbers_to_ids(
                     position, run, run.filter_semantic_ranking(found)
                 )
@@ -295,7 +299,7 @@ class _MultiIndexSearch:
         incomplete = set()
         for position in self._runs:
             with self._convert_index_errors(position):
-                missing, count = vectors.count_missing_vectors(
+                missing, count = vectors.count_missing_vectors_of_index(
                     self._indexes[position], hidden=self._request.hidden
                 )
             left, total = left + missing, total + count
@@ -317,7 +321,7 @@ class _MultiIndexSearch:
                 wanted = [number for number, (chunk, _) in chunks.items() if chunk.embed]
                 pending |= {
                     numbers[number]
-                    for number in vectors.select_chunks_without_vector(
+                    for number in vectors.select_chunks_without_vector_in_index(
                         self._indexes[position], wanted
                     )
                 }

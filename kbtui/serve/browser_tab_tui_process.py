@@ -132,12 +132,10 @@ class BrowserTabTuiProcess(AppService):
 
 def limit_terminal_size(width: Any, height: Any) -> tuple[int, int]:
     """Convert the size that a browser requests to columns and rows within the limits."""
-    return _parse_number_within_limits(width, 80, 20, 500), _parse_number_within_limits(
-        height, 24, 5, 300
-    )
+    return _parse_and_clamp_number(width, 80, 20, 500), _parse_and_clamp_number(height, 24, 5, 300)
 
 
-def _parse_number_within_limits(value: Any, default: int, least: int, most: int) -> int:
+def _parse_and_clamp_number(value: Any, default: int, least: int, most: int) -> int:
     try:
         return min(max(int(value), least), most)
     except (TypeError, ValueError, OverflowError):

@@ -86,7 +86,7 @@ def is_correct_token(given: str | None, token: str) -> bool:
     return hmac.compare_digest((given or "").encode("utf-8", "replace"), token.encode())
 
 
-def choose_listen_address(host: str, allow_network: bool) -> str:
+def choose_web_server_listen_address(host: str, allow_network: bool) -> str:
     """Return the IP address to listen on for a host name or address.
 
     Raises `UsageError` if `host` is unknown, or if other computers can reach it and

@@ -209,7 +209,9 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
         def find_citing_turns() -> tuple[list[Citation], MarksOfTurns]:
             found = self._library.find_citing_turns(target)
-            return found, self._library.find_marks_of_turns(cite.source for cite in found)
+            return found, self._library.find_marks_in_conversations_of_turns(
+                cite.source for cite in found
+            )
 
         def show_citing_turns(
             found: tuple[list[Citation], MarksOfTurns | None], why_not_used: str

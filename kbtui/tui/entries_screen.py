@@ -349,7 +349,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
     citations = [one for one in found if one.timestamp is None or one.timestamp >= since]
     short_refs = library.open_index_reader().shorten_references(one.source for one in citations)
     shown = citations[:MAX_CITATIONS]
-    marks = library.find_marks_of_turns(one.source for one in shown)
+    marks = library.find_marks_in_conversations_of_turns(one.source for one in shown)
     heading = f"Cited in the last {CITATION_DAYS} days"
     blocks: list[ReaderBlock] = [make_heading("cites", heading, f"{len(citations):,}")]
     if not citations:

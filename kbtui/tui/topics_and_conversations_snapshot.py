@@ -201,7 +201,7 @@ class TopicsAndConversationsReader:
         conversations: list[ConversationInfo] = []
         agents: list[str] = []
         try:
-            agents = self._library.list_agents_except_jp()
+            agents = self._library.list_enabled_agents_except_jp()
             conversations = self._library.list_conversations_without_counts(self._infos)
             self._infos = {info.id: info for info in conversations}
         except (KbtuiError, OSError) as error:

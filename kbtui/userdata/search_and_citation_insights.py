@@ -24,7 +24,7 @@ from kbtui.references import make_conversation_ref
 from kbtui.search.outdated_hits_and_turns import list_outdated_turns
 from kbtui.terminal_text import format_counted_noun
 from kbtui.userdata.query_log import get_local_midnight, list_last_local_dates
-from kbtui.userdata.turn_mark_lookup import MarksOfTurns, find_marks_of_turns
+from kbtui.userdata.turn_mark_lookup import MarksOfTurns, find_marks_in_conversations_of_turns
 from kbtui.workspace import Settings
 
 if TYPE_CHECKING:
@@ -398,7 +398,9 @@ def collect_usage_statistics(
         outdated_turns=outdated_turns,
         outdated_turns_total=len(outdated),
         tokens=tokens,
-        marks=find_marks_of_turns(workspace, (turn.ref for turn in outdated_turns)),
+        marks=find_marks_in_conversations_of_turns(
+            workspace, (turn.ref for turn in outdated_turns)
+        ),
     )
 
 

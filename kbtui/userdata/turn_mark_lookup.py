@@ -71,7 +71,7 @@ class MarksOfTurns(NamedTuple):
         return make_marks_json_field(self.get_marks_of_turn(ref))
 
 
-def find_marks_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTurns:
+def find_marks_in_conversations_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTurns:
     """Return all marks in the conversations of the turns and calls that `refs` names.
 
     References to anything else are ignored. Conversations that cannot be read are left out. If the

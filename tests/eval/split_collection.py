@@ -44,24 +44,26 @@ class CorpusVectors:
         """Return a function that returns the vector of a query."""
         return partial(QueryVector, self._vectors.embed_question(text))
 
-    def get_vector_of_first_embedded_chunk(
+    def get_vector_of_first_embedded_chunk_in_index(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[float] | None:
         """Return the vector of the first chunk that has one."""
         return self._stores[index.reader.folder].get_vector_of_first_embedded_chunk(numbers)
 
-    def search_nearest_chunks(
+    def search_nearest_chunks_in_index(
         self, index: SearchedIndex, vector: list[float], request: SearchRequest
     ) -> ChunkRanking:
         """Return the nearest chunks of a part."""
         store = self._stores[index.reader.folder]
         return store.search_nearest_chunks(vector, make_vector_filter_sql(), request.depth)
 
-    def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
+    def count_missing_vectors_of_index(
+        self, index: SearchedIndex, *, hidden: bool
+    ) -> tuple[int, int]:
         """Return that no vector is missing."""
         return 0, 1
 
-    def select_chunks_without_vector(
+    def select_chunks_without_vector_in_index(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[int]:
         """Return an empty list: every chunk has a vector."""

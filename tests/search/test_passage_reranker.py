@@ -210,20 +210,22 @@ class _Vectors:
     def start_query_embedding(self, text: str) -> Callable[[], QueryVector]:
         return lambda: QueryVector([1.0])
 
-    def get_vector_of_first_embedded_chunk(
+    def get_vector_of_first_embedded_chunk_in_index(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> None:
         return None
 
-    def search_nearest_chunks(
+    def search_nearest_chunks_in_index(
         self, index: SearchedIndex, vector: list[float], request: SearchRequest
     ) -> list[tuple[int, float]]:
         return rank_by_number("")(request, "").ranked or []
 
-    def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
+    def count_missing_vectors_of_index(
+        self, index: SearchedIndex, *, hidden: bool
+    ) -> tuple[int, int]:
         return 0, 1
 
-    def select_chunks_without_vector(
+    def select_chunks_without_vector_in_index(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[int]:
         return []

@@ -26,7 +26,7 @@ from kbtui.cli.main import main
 from kbtui.errors import UsageError
 from kbtui.serve.browser_tab_tui_process import limit_terminal_size
 from kbtui.serve.tui_web_server import TuiWebServer
-from kbtui.serve.web_access_control import AllowedHostHeaders, choose_listen_address
+from kbtui.serve.web_access_control import AllowedHostHeaders, choose_web_server_listen_address
 
 TOKEN = "the-token"
 
@@ -288,20 +288,20 @@ def test_other_machines_are_let_in_only_when_said_twice(
     workspace_root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for host in ("127.0.0.1", "127.1.2.3", "localhost", "::1"):
-        assert choose_listen_address(host, False) in {host, "127.0.0.1", "::1"}
+        assert choose_web_server_listen_address(host, False) in {host, "127.0.0.1", "::1"}
     for host in ("0.0.0.0", "::", "192.0.2.7"):
         with pytest.raises(UsageError):
-            choose_listen_address(host, False)
+            choose_web_server_listen_address(host, False)
         assert main(["serve", "-w", str(workspace_root), "--host", host]) == 2
         assert "--allow-network" in capsys.readouterr().err
-    assert choose_listen_address("0.0.0.0", True) == "0.0.0.0"
+    assert choose_web_server_listen_address("0.0.0.0", True) == "0.0.0.0"
 
 
 @pytest.mark.parametrize("host", ["a" * 70, "a..b", "\x9b31m.example", "\u202e", "\ud800", ""])
 def test_what_is_no_address_is_said_to_be_none(host: str) -> None:
     for allowed in (False, True):
         with pytest.raises(UsageError):
-            choose_listen_address(host, allowed)
+            choose_web_server_listen_address(host, allowed)
 
 
 def test_on_every_address_any_address_is_answered_and_no_name() -> None:

@@ -589,7 +589,9 @@ def _make_difference_document(
     when = f", {found.timestamp.astimezone():%Y-%m-%d}" if found.timestamp else ""
     names = f"given to turn {found.turn}{when}", _make_name_of_current_text(texts)
     turn: Spans = [(sanitize_to_one_line(found.source_title), ""), (f"  {found.source}", "link")]
-    marks = library.find_marks_of_turns([found.source]).get_marks_of_turn(found.source)
+    marks = library.find_marks_in_conversations_of_turns([found.source]).get_marks_of_turn(
+        found.source
+    )
     head = [
         LeftAndRightLineBlock("turn", turn, link=found.source),
         *make_turn_mark_blocks(marks, "  "),
@@ -651,7 +653,9 @@ def _make_subject_versions_document(library: Library, ref: Ref, width: int) -> R
 
     subject = library.find_subject(ref)
     history = library.read_subject_history(ref)
-    marks = library.find_marks_of_turns(turn for one in history.versions for turn in one.given_to)
+    marks = library.find_marks_in_conversations_of_turns(
+        turn for one in history.versions for turn in one.given_to
+    )
     document = build_history_document(
         subject.ref, history.versions, marks, history.problem, screen_width=width
     )

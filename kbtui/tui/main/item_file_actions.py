@@ -12,7 +12,7 @@ from kbtui.library.file_turn_history import (
     FileTurnHistory,
     FileUsedByCall,
     blame_file,
-    describe_conversation_problems,
+    describe_incompletely_read_conversations,
     describe_lines_not_written_by_turns,
     format_line_ranges,
     list_files_used_by_call,
@@ -199,7 +199,9 @@ class ItemFileActions:
         )
 
     def _add_marks_of_turns(self, found: FileTurnHistory, line: int) -> _TurnsTouchingFileAndMarks:
-        marks = self._main.library.find_marks_of_turns(turn.ref for turn in found.turns)
+        marks = self._main.library.find_marks_in_conversations_of_turns(
+            turn.ref for turn in found.turns
+        )
         return _TurnsTouchingFileAndMarks(found, line, marks)
 
     def _ask_which_turn_to_open(self, turns: _TurnsTouchingFileAndMarks) -> None:
@@ -208,11 +210,11 @@ class ItemFileActions:
         With the option `:`, the user can ask which turns wrote certain lines.
         """
         found, line, marks = turns
-        what = f"{found.path}:{found.format_line_numbers()}" if found.lines else found.path
+        what = f"{found.path}:{found.format_requested_lines()}" if found.lines else found.path
         what = sanitize_to_one_line(what)
         notes = [*describe_lines_not_written_by_turns(found.unexplained)]
         if found.problems:
-            notes.append(describe_conversation_problems(found.problems))
+            notes.append(describe_incompletely_read_conversations(found.problems))
         if not found.turns:
             done = "wrote" if found.lines else "changed or read"
             text = "; ".join(notes) if found.unexplained else f"no turn {done} {what}"

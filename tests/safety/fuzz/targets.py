@@ -252,7 +252,7 @@ def message(data: bytes) -> None:
     with contextlib.suppress(engine_protocol.InvalidProtocolFrameError):
         found = engine_protocol.decode_frame_body(data)
         engine_protocol.encode_message_as_frame(found)
-        engine_protocol.get_wait_seconds(found)
+        engine_protocol.get_max_wait_seconds_of_request(found)
         if isinstance(question := found.get("question"), dict):
             with contextlib.suppress(ValueError, TypeError, UsageError):
                 parse_search_request(question)
