@@ -411,14 +411,14 @@ def _parse_json_object(text: str, what: str) -> dict[str, Any]:
 
 def _open_library(root: Any) -> Library:
     from kbtui.library.workspace_library import Library, load_checked_settings
-    from kbtui.workspace.paths import find_jp_directory
+    from kbtui.workspace.paths import get_jp_directory_of_workspace
     from kbtui.workspace.workspace import open_workspace_at_root
 
     if not isinstance(root, str) or not root or "\0" in root:
         raise UsageError("the context's `root` is missing")
     path = Path(root)
     # Unlike `Path.is_dir`, this never raises.
-    if not path.is_absolute() or not os.path.isdir(find_jp_directory(root)):  # noqa: PTH112
+    if not path.is_absolute() or not os.path.isdir(get_jp_directory_of_workspace(root)):  # noqa: PTH112
         raise WorkspaceError("no JP workspace here", where=root)
     return Library(open_workspace_at_root(path), load_checked_settings())
 

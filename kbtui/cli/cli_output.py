@@ -127,15 +127,15 @@ def print_text_or_json(text: str, value: Any, as_json: bool) -> None:
 def write_output_file(workspace: Workspace, target: str, text: str) -> None:
     """Write a result to the file `target`, the value of the option `-o`.
 
-    Raises `UsageError` if the path is empty, and the errors of `write_export_file`.
+    Raises `UsageError` if the path is empty, and the errors of `write_text_to_export_file`.
     """
     from pathlib import Path
 
-    from kbtui.workspace.workspace import write_export_file
+    from kbtui.workspace.workspace import write_text_to_export_file
 
     if not target:
         raise UsageError("the path is empty", where="-o", hint="write `-o FILE`, or omit `-o`")
-    write_export_file(workspace, Path(target), text)
+    write_text_to_export_file(workspace, Path(target), text)
 
 
 def print_to_stderr(text: str, prefix: str = "kbtui: ") -> None:

@@ -922,9 +922,9 @@ def _confirm_file_may_be_written(library: Library, path: str) -> bool:
     """
     from pathlib import Path
 
-    from kbtui.workspace.workspace import check_export_path
+    from kbtui.workspace.workspace import check_export_path_is_outside_jp_directories
 
-    check_export_path(library.workspace, Path(path))
+    check_export_path_is_outside_jp_directories(library.workspace, Path(path))
     if not os.path.isfile(path):  # noqa: PTH113  (never raises)
         return True
     if not sys.stdin.isatty():

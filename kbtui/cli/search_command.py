@@ -147,7 +147,7 @@ def _search_with_running_engine(
         if not os.path.isdir(here):  # noqa: PTH112
             return None
         root = paths.find_workspace_root(here)
-        if not paths.is_config_readable(root):
+        if not paths.is_config_directory_readable(root):
             return None
         place = paths.make_engine_socket_path()
         folder = os.lstat(os.path.dirname(place))  # noqa: PTH120
@@ -164,7 +164,7 @@ def _search_with_running_engine(
         if client.hello.get("version") != __version__:
             return None
         arguments = engine_protocol.make_engine_search_arguments(request)
-        arguments["client_environment"] = paths.make_search_environment_fingerprint()
+        arguments["client_environment"] = paths.make_fingerprint_of_settings_affecting_search()
         reply = client.send_request("search", **arguments)
     except EngineUnavailableError:
         return None

@@ -100,7 +100,7 @@ def _add_turn_mark(library: Library, args: Namespace) -> int:
     mark = library.mark(
         args.ref, args.state, note=args.note, superseded_by=args.by, passage=args.passage
     )
-    (placed,) = library.find_marks(mark.id)
+    (placed,) = library.find_marks_by_id_or_reference(mark.id)
     short_ids = {} if args.json else _map_conversation_ids_to_short_ids(library)
     print_text_or_json(f"{_format_turn_mark(placed, short_ids)}\n", placed.as_json(), args.json)
     return 0
@@ -187,7 +187,11 @@ def warn_if_marks_cannot_be_read(library: Library) -> None:
 
 
 def _remove_turn_marks(library: Library, args: Namespace) -> int:
-    found = {one.mark.id: one for name in args.names for one in library.find_marks(name)}
+    found = {
+        one.mark.id: one
+        for name in args.names
+        for one in library.find_marks_by_id_or_reference(name)
+    }
     for mark_id in found:
         library.unmark(mark_id)
     print_to_stderr(f"removed {format_counted_noun(len(found), 'mark')}")

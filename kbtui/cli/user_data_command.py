@@ -126,12 +126,12 @@ def _write_user_data_export(
     An existing file is replaced only when the new one is complete.
     """
     from kbtui.userdata.user_data_export_file import write_user_data_file
-    from kbtui.workspace.workspace import check_export_path
+    from kbtui.workspace.workspace import check_export_path_is_outside_jp_directories
 
     if target == "-":
         return write_user_data_file(sys.stdout.buffer, data)
     path = Path(target)
-    check_export_path(workspace, path)
+    check_export_path_is_outside_jp_directories(workspace, path)
     real = Path(os.path.realpath(path))
     try:
         if real.exists() and not real.is_file():

@@ -41,7 +41,7 @@ from kbtui.references import (
 from kbtui.terminal_text import format_counted_noun
 from kbtui.workspace import load_settings
 from kbtui.workspace.user_settings import (
-    get_agents_with_kept_sessions,
+    get_agents_chosen_for_keeping_sessions,
     get_chosen_agents,
     locate_agent_names_in_settings,
 )
@@ -664,7 +664,7 @@ def check_agent_names_in_settings() -> None:
             )
             raise ConfigError(message, where=locate_agent_names_in_settings(), hint=hint)
     formats = {one.name.casefold(): one for one in list_conversation_formats()}
-    for name in get_agents_with_kept_sessions(load_settings()):
+    for name in get_agents_chosen_for_keeping_sessions(load_settings()):
         kept = formats.get(name.casefold())
         if kept is None and name in unusable_formats:
             continue

@@ -53,7 +53,7 @@ class ProjectDirectories:
     def __init__(self, workspace: Workspace) -> None:
         root = str(workspace.root)
         self._excludes_repositories = (
-            paths.is_home_without_jp(root)
+            paths.is_user_home_without_jp_directory(root)
             if paths.contains_configuration(root)
             else paths.is_git_root(root)
         )

@@ -21,9 +21,9 @@ from kbtui.engine.engine_protocol import (
 from kbtui.errors import EngineUnavailableError
 from kbtui.version import __version__
 from kbtui.workspace.paths import (
+    collect_environment_variables_for_engine,
     convert_path_to_utf8,
     is_peer_same_user,
-    read_client_environment_variables,
 )
 
 TYPE_CHECKING = False
@@ -89,7 +89,7 @@ class EngineClient:
                 make_hello_message(
                     version=__version__,
                     root=convert_path_to_utf8(root),
-                    client_environment=read_client_environment_variables(),
+                    client_environment=collect_environment_variables_for_engine(),
                     opens=opens,
                 )
             )

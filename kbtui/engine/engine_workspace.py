@@ -23,7 +23,10 @@ from kbtui.sources.document_source_scheduler import SCHEDULE_SECONDS, DocumentSo
 from kbtui.userdata.user_data_store import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
-from kbtui.workspace.paths import convert_path_to_utf8, make_search_environment_fingerprint
+from kbtui.workspace.paths import (
+    convert_path_to_utf8,
+    make_fingerprint_of_settings_affecting_search,
+)
 from kbtui.workspace.published_library_settings import find_existing_library_mirror
 
 if TYPE_CHECKING:
@@ -329,8 +332,8 @@ class EngineWorkspace:
         Returns the number of seconds until the next check.
         """
         from kbtui.publishing.published_library_pull import (
-            get_subscription_settings,
             is_pull_due,
+            load_library_subscription_settings,
             pull_subscribed_library,
         )
 
@@ -340,7 +343,7 @@ class EngineWorkspace:
                 and not pull_subscribed_library(self.workspace).is_unchanged
             ):
                 self._index_refresh_worker.request_index_refresh()
-            if minutes := get_subscription_settings(self.workspace).refresh_minutes:
+            if minutes := load_library_subscription_settings(self.workspace).refresh_minutes:
                 return min(PULL_CHECK_SECONDS, minutes * 60)
         except (KbtuiError, OSError, sqlite3.Error) as error:
             self._log(f"the published library was not refreshed: {error}")
@@ -354,7 +357,7 @@ class EngineWorkspace:
             return self._explain_changed_settings()
 
     def _explain_changed_settings(self) -> str | None:
-        now = make_search_environment_fingerprint()
+        now = make_fingerprint_of_settings_affecting_search()
         if now == self._environment:
             return None
         try:

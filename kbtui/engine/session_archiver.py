@@ -13,7 +13,7 @@ from kbtui.conversations.conversation_repository import (
 from kbtui.conversations.session_archive import keep_copy_of_conversation
 from kbtui.errors import KbtuiError
 from kbtui.workspace.client_environment import make_thread_with_client_environment
-from kbtui.workspace.user_settings import get_agents_with_kept_sessions
+from kbtui.workspace.user_settings import get_agents_chosen_for_keeping_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,9 @@ class SessionArchiver:
         self, workspace: Workspace, settings: Settings, log: Callable[[str], None]
     ) -> None:
         self._workspace, self._log = workspace, log
-        self._agents = {name.casefold() for name in get_agents_with_kept_sessions(settings)}
+        self._agents = {
+            name.casefold() for name in get_agents_chosen_for_keeping_sessions(settings)
+        }
         self._handled: dict[str, str] = {}
         """Maps the id of each session that was copied or skipped to the signature of the session at that time."""
         self._wake, self._stop = threading.Event(), threading.Event()

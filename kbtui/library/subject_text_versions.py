@@ -352,7 +352,7 @@ def _list_current_and_committed_versions(
         directory = path.removesuffix(subject.relative)
         committed = history.find_committed_path(path)
         versions, refs = _list_committed_versions(history, committed, directory, subject.topic)
-        is_committed = problem is not None and history.is_file_committed(path)
+        is_committed = problem is not None and history.is_current_file_text_committed(path)
     if problem is None and versions and versions[0].has_text:
         is_committed = (
             ComparableSubjectText(versions[0].text).normalized_text

@@ -609,13 +609,13 @@ class Library(ReferenceAndCitationReader):
         """Remove the mark with this id. Return False if there is no such mark."""
         return self._mark_store.remove_mark(mark_id)
 
-    def find_marks(self, text: str) -> list[PlacedMark]:
+    def find_marks_by_id_or_reference(self, text: str) -> list[PlacedMark]:
         """Return the mark whose id is `text`, or the marks on the turn or call that the reference `text` names.
 
         A mark whose text cannot be found belongs to no turn, so it is found only by its id. Raises
         `NothingFound` if there is no mark.
         """
-        return self._mark_store.find_marks(text)
+        return self._mark_store.find_marks_by_id_or_reference(text)
 
     def find_marks_in_conversations_of_turns(self, refs: Iterable[str]) -> MarksOfTurns:
         """Return all marks in the conversations whose turns or calls are named in `refs`.

@@ -69,7 +69,7 @@ class CachingTextEmbedder:
             on_progress(start + len(some))
             yield some, np.vstack([found[key] for key in some])
 
-    def map_hashes_to_vectors(self, texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
+    def embed_texts_by_hash(self, texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
         """Map the hash of each text to the text's vector. `texts` maps hashes to texts."""
         parts = self.embed_texts_in_batches(texts)
         return {key: row for keys, rows in parts for key, row in zip(keys, rows, strict=True)}

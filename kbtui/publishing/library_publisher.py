@@ -21,7 +21,7 @@ from kbtui.publishing.published_library_format import (
     LibraryManifest,
     LibraryPartReference,
     PublishedLibraryPartBytes,
-    PublishedTextPartContents,
+    PublishedTextPartTableOfContents,
     PublishedVectorPartTableOfContents,
     UnsupportedManifestFormatError,
     UnusableLibraryManifestError,
@@ -33,11 +33,14 @@ from kbtui.publishing.published_library_format import (
     parse_and_verify_manifest,
     parse_part_table_of_contents,
     read_part_table_of_contents,
-    read_vectors,
+    read_vectors_of_part,
     read_whole_part,
 )
 from kbtui.publishing.published_library_store import MANIFEST_NAME, LibraryStore
-from kbtui.publishing.published_vector_table_update import PassageToPublish, update_published_table
+from kbtui.publishing.published_vector_table_update import (
+    PassageToPublish,
+    update_vector_table_in_store,
+)
 from kbtui.terminal_text import format_counted_noun
 from kbtui.version import __version__
 from kbtui.workspace.git_history import find_git_history
@@ -84,7 +87,7 @@ class PublishedLibraryState:
 
     manifest: LibraryManifest | None = None
     tag: StoredObjectVersion | None = None
-    texts: dict[str, PublishedTextPartContents] = field(default_factory=dict)
+    texts: dict[str, PublishedTextPartTableOfContents] = field(default_factory=dict)
     vectors: dict[str, PublishedVectorPartTableOfContents] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     stored: dict[str, ListedStoreObject] = field(default_factory=dict)
@@ -167,7 +170,7 @@ def read_published_library_state(
         except DamagedLibraryPartError:
             state.damaged.add(part.name)
             continue
-        if isinstance(contents, PublishedTextPartContents):
+        if isinstance(contents, PublishedTextPartTableOfContents):
             state.texts[part.name] = contents
         else:
             state.vectors[part.name] = contents
@@ -212,7 +215,7 @@ class LibraryPublisher:
         return self._state.manifest.parts if self._state.manifest else []
 
     def _compare_with_published_entries(self) -> LibraryPublishResult:
-        published = self._map_entries_to_checksums(self._published_parts)
+        published = self._map_entries_in_parts_to_checksums(self._published_parts)
         ours = self._entries.texts
         result = LibraryPublishResult(
             self._entries,
@@ -235,7 +238,7 @@ class LibraryPublisher:
         """Count the damaged parts of the current version; 0 if there is no usable manifest."""
         return len(self._state.damaged) if self._state.manifest else 0
 
-    def _map_entries_to_checksums(
+    def _map_entries_in_parts_to_checksums(
         self, parts: Iterable[LibraryPartReference]
     ) -> dict[EntryKey, str]:
         """Apply `parts` in order; map the key of each resulting entry to its text's checksum."""
@@ -287,7 +290,7 @@ class LibraryPublisher:
         vector_parts = self._update_vector_parts()
         self.result.damaged = self._count_damaged_parts()
         text_parts = self._update_text_parts()
-        table = self._update_vector_table(vector_parts, now)
+        table = self._update_vector_table_in_store(vector_parts, now)
         if self._embedder:
             self.result.computed = self._embedder.computed - computed
         manifest = self._make_manifest([*text_parts, *vector_parts], table, now)
@@ -329,7 +332,7 @@ class LibraryPublisher:
         kept = self._drop_small_parts_if_too_many(
             [p for p in self._list_intact_published_parts("texts") if is_text_part_kept(p)]
         )
-        have = self._map_entries_to_checksums(kept)
+        have = self._map_entries_in_parts_to_checksums(kept)
         lacking = [
             text
             for key, text in sorted(self._entries.texts.items())
@@ -370,7 +373,7 @@ class LibraryPublisher:
                 except DamagedLibraryPartError:
                     self._state.damaged.add(part.name)
                     continue
-                rows = read_vectors(data, part.contents_bytes, contents)
+                rows = read_vectors_of_part(data, part.contents_bytes, contents)
                 held |= {
                     key: np.frombuffer(row, "<f2")
                     for key, row in zip(contents.hashes, rows, strict=True)
@@ -397,7 +400,7 @@ class LibraryPublisher:
         )
         return part
 
-    def _update_vector_table(
+    def _update_vector_table_in_store(
         self, vector_parts: list[LibraryPartReference], now: float
     ) -> VectorTableVersion | None:
         """Update the published table if the library has one; return its version for the manifest.
@@ -426,7 +429,7 @@ class LibraryPublisher:
             retired = self._select_recently_retired_objects(manifest.retired, now)
             needed_versions = replace(manifest, retired=retired).list_needed_table_versions()
         dimension = self._state.vectors[vector_parts[0].name].dimension
-        table, lacking = update_published_table(
+        table, lacking = update_vector_table_in_store(
             self._store.uri, self._embedder, passages, dimension, old, needed_versions, now
         )
         return replace(
@@ -485,7 +488,7 @@ class LibraryPublisher:
     def _send_part(self, part: PublishedLibraryPartBytes, kind: str) -> LibraryPartReference:
         """Write a part, unless the store has it already, for example from an interrupted publish."""
         reference = LibraryPartReference(
-            part.name, kind, len(part.data), part.contents_bytes, part.contents_checksum
+            part.name, kind, len(part.data), part.contents_bytes, part.table_of_contents_checksum
         )
         if part.name not in self._state.stored.keys() - self._state.damaged:
             self._store.write_immutable_object(reference.path, part.data)
@@ -497,10 +500,10 @@ class LibraryPublisher:
         self, parts: list[LibraryPartReference], table: VectorTableVersion | None, now: float
     ) -> LibraryManifest:
         old = self._state.manifest
-        names = _list_object_names(parts, table)
+        names = _list_part_and_table_names(parts, table)
         retired = self._select_recently_retired_objects(old.retired if old else {}, now)
         if old is not None:
-            retired |= dict.fromkeys(_list_object_names(old.parts, old.table), now)
+            retired |= dict.fromkeys(_list_part_and_table_names(old.parts, old.table), now)
         history = find_git_history(str(self._workspace.root))
         kinds = [key[0] for key in self._entries.texts]
         model = self._embedder.model.key if self._embedder else old.model if old else None
@@ -553,7 +556,7 @@ class LibraryPublisher:
         self.result.deleted = len(gone)
 
 
-def _list_object_names(
+def _list_part_and_table_names(
     parts: list[LibraryPartReference], table: VectorTableVersion | None
 ) -> list[str]:
     return [part.name for part in parts] + ([table.name] if table else [])

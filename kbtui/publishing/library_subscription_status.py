@@ -18,9 +18,9 @@ from kbtui.knowledge import load_knowledge
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.publishing.published_library_mirror_database import (
     convert_mirror_errors,
-    get_mirror_state_value,
     open_mirror_database,
-    read_entry_checksums,
+    read_mirrored_entry_checksums,
+    read_value_from_mirror_state,
 )
 from kbtui.workspace.published_library_settings import (
     find_library_mirror_of_workspace,
@@ -88,9 +88,9 @@ def read_subscription_status(
         return LibrarySubscriptionStatus(mirror.uri, False, problem="not_pulled")
     facts = mirror.read_mirror_facts()
     with convert_mirror_errors(mirror), closing(open_mirror_database(mirror)) as db:
-        error = get_mirror_state_value(db, "error")
-        checked = float(get_mirror_state_value(db, "checked_at") or 0)
-        entries = read_entry_checksums(db)
+        error = read_value_from_mirror_state(db, "error")
+        checked = float(read_value_from_mirror_state(db, "checked_at") or 0)
+        entries = read_mirrored_entry_checksums(db)
     status = LibrarySubscriptionStatus(
         mirror.uri,
         True,

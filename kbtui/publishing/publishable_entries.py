@@ -144,7 +144,7 @@ def collect_publishable_entries(
         if not (workspace.root / topic.subjects).is_dir():
             found.missing_directories[topic.id] = topic.subjects
         texts = (topic.title, topic.introduction, topic.description)
-        if kinds := _describe_secrets("\n".join(filter(None, (topic.id, *texts)))):
+        if kinds := _describe_secrets_in_text("\n".join(filter(None, (topic.id, *texts)))):
             detail = f"its name or description contains {kinds}"
             found.record_unpublished_entry(mask_secrets(topic.id), "secret", detail)
             continue
@@ -282,7 +282,7 @@ def _replace_all_content_of_event(event: ConversationEvent, text: str) -> Conver
     )
 
 
-def _describe_secrets(text: str) -> str:
+def _describe_secrets_in_text(text: str) -> str:
     """Return the kinds and lines of the secrets in a text, such as `GitHub token (line 3)`; "" if there are none."""
     lines: dict[str, list[int]] = {}
     for secret in find_secrets(text):
@@ -292,12 +292,12 @@ def _describe_secrets(text: str) -> str:
     )
 
 
-def _describe_secrets_in_name(*names: str) -> str:
+def _describe_secrets_in_entry_names(*names: str) -> str:
     return ", ".join(dict.fromkeys(secret.what for name in names for secret in find_secrets(name)))
 
 
 def _add_subject_if_publishable(found: PublishableEntries, subject: Subject) -> None:
-    if kinds := _describe_secrets_in_name(subject.ref, subject.relative):
+    if kinds := _describe_secrets_in_entry_names(subject.ref, subject.relative):
         found.record_unpublished_entry(
             mask_secrets(subject.ref), "secret", f"its name contains {kinds}"
         )
@@ -317,7 +317,7 @@ def _add_subject_if_publishable(found: PublishableEntries, subject: Subject) -> 
             subject.ref, "too_large", f"it is larger than {MAX_ENTRY_BYTES:,} bytes"
         )
         return
-    if kinds := _describe_secrets(text):
+    if kinds := _describe_secrets_in_text(text):
         found.record_unpublished_entry(subject.ref, "secret", f"it contains {kinds}")
         return
     part = read_subject_entry(subject)
@@ -360,7 +360,7 @@ def _add_conversation_if_publishable(
     settings: Settings,
     given: _UnpublishedTextFinder,
 ) -> None:
-    if secrets := _describe_secrets_in_name(info.id):
+    if secrets := _describe_secrets_in_entry_names(info.id):
         found.record_unpublished_entry(
             mask_secrets(info.id), "secret", f"its name contains {secrets}"
         )

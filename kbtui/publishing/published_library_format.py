@@ -104,7 +104,7 @@ class EntryFileToPublish(NamedTuple):
         return sha256(self.data).hexdigest()
 
 
-class PublishedPartContentsRow(NamedTuple):
+class TextPartTableOfContentsEntry(NamedTuple):
     """An entry in a part: its key, its checksum, its size, and the position of its compressed bytes."""
 
     key: EntryKey
@@ -115,10 +115,10 @@ class PublishedPartContentsRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PublishedTextPartContents:
+class PublishedTextPartTableOfContents:
     """The table of contents of a text part."""
 
-    entries: list[PublishedPartContentsRow]
+    entries: list[TextPartTableOfContentsEntry]
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class PublishedLibraryPartBytes(NamedTuple):
         return sha256(self.data).hexdigest()
 
     @property
-    def contents_checksum(self) -> str:
+    def table_of_contents_checksum(self) -> str:
         """The SHA-256 of the table of contents, in hexadecimal."""
         return sha256(self.data[: self.contents_bytes]).hexdigest()
 
@@ -194,7 +194,7 @@ def decompress_to_known_size(data: bytes, size: int) -> bytes:
 
 def decode_table_of_contents(
     data: bytes,
-) -> PublishedTextPartContents | PublishedVectorPartTableOfContents:
+) -> PublishedTextPartTableOfContents | PublishedVectorPartTableOfContents:
     """Parse the table of contents at the beginning of a part's bytes.
 
     Raises `DamagedLibraryPartError`, or errors of the standard library for other invalid data.
@@ -213,16 +213,20 @@ def decode_table_of_contents(
         raise DamagedLibraryPartError("its table of contents is too large")
     contents = json.loads(text)
     if contents["kind"] == "vectors":
-        return _parse_vector_contents(contents, data[start + packed : start + packed + table])
+        return _parse_vector_part_table_of_contents(
+            contents, data[start + packed : start + packed + table]
+        )
     if contents["kind"] != "texts":
         raise DamagedLibraryPartError("it is of an unknown kind")
     entries = contents["entries"]
     if len(entries) > MAX_ENTRIES_PER_PART:
         raise DamagedLibraryPartError("it has too many entries")
-    return PublishedTextPartContents([_parse_entry(entry) for entry in entries])
+    return PublishedTextPartTableOfContents(
+        [_parse_text_part_table_of_contents_entry(entry) for entry in entries]
+    )
 
 
-def _parse_entry(entry: list[Any]) -> PublishedPartContentsRow:
+def _parse_text_part_table_of_contents_entry(entry: list[Any]) -> TextPartTableOfContentsEntry:
     key, checksum, size, start, length = entry
     numbers = (size, start, length)
     if not all(type(one) is int and 0 <= one <= MAX_PART_BYTES for one in numbers):
@@ -231,7 +235,7 @@ def _parse_entry(entry: list[Any]) -> PublishedPartContentsRow:
         raise DamagedLibraryPartError("an entry is too large")
     if not isinstance(checksum, str) or len(checksum) != 64:
         raise DamagedLibraryPartError("an entry has an invalid checksum")
-    return PublishedPartContentsRow(validate_entry_key(key), checksum, size, start, length)
+    return TextPartTableOfContentsEntry(validate_entry_key(key), checksum, size, start, length)
 
 
 def validate_entry_key(key: Any) -> EntryKey:
@@ -262,7 +266,7 @@ def validate_entry_key(key: Any) -> EntryKey:
     return tuple(key)
 
 
-def _parse_vector_contents(
+def _parse_vector_part_table_of_contents(
     contents: dict[str, Any], table: bytes
 ) -> PublishedVectorPartTableOfContents:
     model, dimension, count = contents["model"], contents["dimension"], contents["count"]
@@ -275,7 +279,7 @@ def _parse_vector_contents(
 
 
 def read_entry_from_part(
-    data: bytes, contents_bytes: int, entry: PublishedPartContentsRow
+    data: bytes, contents_bytes: int, entry: TextPartTableOfContentsEntry
 ) -> bytes:
     """Return the contents of an entry's file. `data` is the part that contains it. Raises `DamagedLibraryPartError`."""
     start = contents_bytes + entry.start
@@ -285,7 +289,7 @@ def read_entry_from_part(
     return found
 
 
-def read_vectors(
+def read_vectors_of_part(
     data: bytes, contents_bytes: int, contents: PublishedVectorPartTableOfContents
 ) -> list[bytes]:
     """Return the vectors of a part, each as bytes of 16-bit numbers. Raises `DamagedLibraryPartError`."""
@@ -334,7 +338,7 @@ def is_table_of_contents_intact(data: bytes, part: LibraryPartReference) -> bool
 
 def parse_part_table_of_contents(
     data: bytes, part: LibraryPartReference, where: str
-) -> PublishedTextPartContents | PublishedVectorPartTableOfContents:
+) -> PublishedTextPartTableOfContents | PublishedVectorPartTableOfContents:
     """Parse the table of contents of a part. Raises `DamagedLibraryPartError`.
 
     `where` is the URI of the part, for messages.
@@ -346,7 +350,7 @@ def parse_part_table_of_contents(
     except (ValueError, KeyError, TypeError, struct.error, zlib.error, RecursionError) as error:
         message = f"its table of contents is invalid ({type(error).__name__})"
         raise DamagedLibraryPartError(message, where=where, hint=REPAIR_HINT) from error
-    if isinstance(contents, PublishedTextPartContents) != (part.kind == "texts"):
+    if isinstance(contents, PublishedTextPartTableOfContents) != (part.kind == "texts"):
         raise DamagedLibraryPartError(
             "the part's kind differs from the one in the manifest", where=where
         )

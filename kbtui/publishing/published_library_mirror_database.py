@@ -51,16 +51,16 @@ def convert_mirror_errors(mirror: PublishedLibraryMirrorPaths) -> Iterator[None]
 def open_mirror_database(mirror: PublishedLibraryMirrorPaths) -> sqlite3.Connection:
     """Open the database of a mirror, and create its tables. Replace a damaged database with an empty one."""
     try:
-        return _open_database(mirror)
+        return _connect_to_mirror_database(mirror)
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode not in DAMAGE_CODES:
             raise
         # The file is damaged. Everything in it can be fetched again.
         delete_database_files(mirror.database)
-        return _open_database(mirror)
+        return _connect_to_mirror_database(mirror)
 
 
-def _open_database(mirror: PublishedLibraryMirrorPaths) -> sqlite3.Connection:
+def _connect_to_mirror_database(mirror: PublishedLibraryMirrorPaths) -> sqlite3.Connection:
     db = sqlite3.connect(mirror.database, isolation_level=None, timeout=30)
     try:
         db.execute("PRAGMA journal_mode=WAL")
@@ -72,18 +72,18 @@ def _open_database(mirror: PublishedLibraryMirrorPaths) -> sqlite3.Connection:
     return db
 
 
-def get_mirror_state_value(db: sqlite3.Connection, key: str) -> str:
+def read_value_from_mirror_state(db: sqlite3.Connection, key: str) -> str:
     """Return a value of the mirror's state, or ""."""
     row = db.execute("SELECT value FROM state WHERE key = ?", (key,)).fetchone()
     return str(row[0]) if row else ""
 
 
-def set_mirror_state_value(db: sqlite3.Connection, key: str, value: str) -> None:
+def write_value_to_mirror_state(db: sqlite3.Connection, key: str, value: str) -> None:
     """Set a value of the mirror's state."""
     db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
 
 
-def read_entry_checksums(db: sqlite3.Connection) -> dict[EntryKey, str]:
+def read_mirrored_entry_checksums(db: sqlite3.Connection) -> dict[EntryKey, str]:
     """Return the checksums of the mirrored entries."""
     rows = db.execute("SELECT key, checksum FROM entries")
     return {tuple(json.loads(key)): checksum for key, checksum in rows}

@@ -38,7 +38,7 @@ from kbtui.publishing.published_library_format import (
     DamagedLibraryPartError,
     LibraryManifest,
     MissingLibraryPartError,
-    PublishedTextPartContents,
+    PublishedTextPartTableOfContents,
     PublishedVectorPartTableOfContents,
     UnusableLibraryManifestError,
     is_table_of_contents_intact,
@@ -46,15 +46,15 @@ from kbtui.publishing.published_library_format import (
     parse_part_table_of_contents,
     read_entry_from_part,
     read_part_table_of_contents,
-    read_vectors,
+    read_vectors_of_part,
     read_whole_part,
 )
 from kbtui.publishing.published_library_mirror_database import (
     convert_mirror_errors,
-    get_mirror_state_value,
     open_mirror_database,
-    read_entry_checksums,
-    set_mirror_state_value,
+    read_mirrored_entry_checksums,
+    read_value_from_mirror_state,
+    write_value_to_mirror_state,
 )
 from kbtui.publishing.published_library_store import (
     MANIFEST_NAME,
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from kbtui.publishing.published_library_format import (
         EntryKey,
         LibraryPartReference,
-        PublishedPartContentsRow,
+        TextPartTableOfContentsEntry,
     )
     from kbtui.workspace import Workspace
     from kbtui.workspace.published_library_settings import LibrarySubscriptionSettings
@@ -118,7 +118,7 @@ class _EntryPlaceInPart(NamedTuple):
     """The part that contains an entry of a version, and the entry's place in the part."""
 
     part: LibraryPartReference
-    entry: PublishedPartContentsRow
+    entry: TextPartTableOfContentsEntry
 
 
 def pull_library(
@@ -148,10 +148,10 @@ def pull_library(
         except (KbtuiError, OSError, sqlite3.Error) as error:
             # On a full disk, this fails, too.
             with suppress(sqlite3.Error):
-                set_mirror_state_value(db, "error", str(error))
+                write_value_to_mirror_state(db, "error", str(error))
             raise
-        set_mirror_state_value(db, "error", "")
-        set_mirror_state_value(db, "checked_at", str(time.time()))
+        write_value_to_mirror_state(db, "error", "")
+        write_value_to_mirror_state(db, "checked_at", str(time.time()))
         return result
 
 
@@ -192,16 +192,16 @@ class _LibraryPull:
             )
         where = self._store.format_object_uri(MANIFEST_NAME)
         # Once a mirror is verified with a key, it stays verified, even for `kbtui -w URI`.
-        key = self._settings.key or get_mirror_state_value(self._db, "key")
+        key = self._settings.key or read_value_from_mirror_state(self._db, "key")
         manifest = parse_and_verify_manifest(found.data, where, key)
         self._result = LibraryPullResult(manifest, fetched_bytes=len(found.data), requests=1)
         checksum = sha256(found.data).hexdigest()
-        set_mirror_state_value(self._db, "key", key)
+        write_value_to_mirror_state(self._db, "key", key)
         limit = self._settings.mirror_megabytes * 1_000_000
         self._result.are_vectors_remote = manifest.vector_bytes > limit
         if self._is_version_mirrored(checksum):
             return self._result
-        if manifest.number < int(get_mirror_state_value(self._db, "number") or 0):
+        if manifest.number < int(read_value_from_mirror_state(self._db, "number") or 0):
             raise UnusableLibraryManifestError(
                 f"the store has version {manifest.number}, which is older than the mirrored one",
                 where=where,
@@ -228,14 +228,17 @@ class _LibraryPull:
 
         If the settings require vectors, the mirror must have them, too. If not, it must have none.
         """
-        if not self._mirror.exists() or get_mirror_state_value(self._db, "manifest") != checksum:
+        if (
+            not self._mirror.exists()
+            or read_value_from_mirror_state(self._db, "manifest") != checksum
+        ):
             return False
         are_mirrored = self._mirror.read_mirror_facts().get("are_vectors_mirrored")
         return are_mirrored is not self._result.are_vectors_remote
 
     def _load_part_table_of_contents(
         self, part: LibraryPartReference
-    ) -> PublishedTextPartContents | PublishedVectorPartTableOfContents:
+    ) -> PublishedTextPartTableOfContents | PublishedVectorPartTableOfContents:
         where = self._store.format_object_uri(part.path)
         row = self._db.execute("SELECT contents FROM parts WHERE name = ?", (part.name,)).fetchone()
         if row is not None and is_table_of_contents_intact(row[0], part):
@@ -260,7 +263,7 @@ class _LibraryPull:
         found: dict[EntryKey, _EntryPlaceInPart] = {}
         for part in manifest.parts:
             contents = self._contents[part.name]
-            if isinstance(contents, PublishedTextPartContents):
+            if isinstance(contents, PublishedTextPartTableOfContents):
                 found |= {entry.key: _EntryPlaceInPart(part, entry) for entry in contents.entries}
         return found
 
@@ -268,7 +271,7 @@ class _LibraryPull:
         self, target: dict[EntryKey, _EntryPlaceInPart]
     ) -> dict[EntryKey, Path]:
         """Fetch the entries that the mirror lacks, and store them in the staging directory."""
-        have = read_entry_checksums(self._db)
+        have = read_mirrored_entry_checksums(self._db)
         wanted: dict[str, list[tuple[EntryKey, _EntryPlaceInPart]]] = {}
         for key, source in target.items():
             is_same = have.get(key) == source.entry.checksum
@@ -304,7 +307,7 @@ class _LibraryPull:
         if self._result.are_vectors_remote:
             self._fetch_ids_of_published_table(manifest)
             parts = manifest.list_vector_parts_supplementing_table()
-        applied = set(json.loads(get_mirror_state_value(self._db, "vectors") or "[]"))
+        applied = set(json.loads(read_value_from_mirror_state(self._db, "vectors") or "[]"))
         for part in parts:
             contents = self._contents[part.name]
             assert isinstance(contents, PublishedVectorPartTableOfContents)
@@ -313,7 +316,7 @@ class _LibraryPull:
             known = find_hashes_with_vector(self._db, contents.model, contents.hashes)
             if len(known) < len(set(contents.hashes)):
                 data = self._fetch_part(part)
-                rows = read_vectors(data, part.contents_bytes, contents)
+                rows = read_vectors_of_part(data, part.contents_bytes, contents)
                 self._db.execute("BEGIN IMMEDIATE")
                 try:
                     write_pulled_vectors(self._db, contents.model, contents.hashes, rows)
@@ -326,7 +329,7 @@ class _LibraryPull:
         names = [part.name for part in parts]
         if applied - set(names):
             self._remove_unneeded_vectors(parts)
-        set_mirror_state_value(self._db, "vectors", json.dumps(names))
+        write_value_to_mirror_state(self._db, "vectors", json.dumps(names))
 
     def _fetch_ids_of_published_table(self, manifest: LibraryManifest) -> None:
         """Fetch the ids of the chunks whose vectors are in the published table, so that this machine needs no copy."""
@@ -334,7 +337,7 @@ class _LibraryPull:
         state = (
             make_table_version_id(manifest.model, table.version, table.written_at) if table else ""
         )
-        if get_mirror_state_value(self._db, "published_rows") == state:
+        if read_value_from_mirror_state(self._db, "published_rows") == state:
             return
         rows: list[tuple[int, str, bytes]] = []
         if table is not None and manifest.model is not None:
@@ -385,8 +388,8 @@ class _LibraryPull:
         """Replace the mirror's files with those of the version, and record the version in the database."""
         mirror, db = self._mirror, self._db
         make_private_directory(mirror.conversations_directory)
-        gone = [key for key in read_entry_checksums(db) if key not in target]
-        published = _parse_time(manifest.published_at)
+        gone = [key for key in read_mirrored_entry_checksums(db) if key not in target]
+        published = _parse_iso_time_as_unix_time(manifest.published_at)
         # Remove old files first: a new directory can have the name of an old file.
         for key in gone:
             path = self._get_mirrored_entry_path(key)
@@ -431,12 +434,12 @@ class _LibraryPull:
             state, rows = self._new_rows
             db.execute("DELETE FROM published_rows")
             db.executemany("INSERT INTO published_rows VALUES (?, ?, ?)", rows)
-            set_mirror_state_value(db, "published_rows", state)
+            write_value_to_mirror_state(db, "published_rows", state)
         names = {part.name for part in manifest.parts}
         stale = [row for row in db.execute("SELECT name FROM parts") if row[0] not in names]
         db.executemany("DELETE FROM parts WHERE name = ?", stale)
-        set_mirror_state_value(db, "manifest", checksum)
-        set_mirror_state_value(db, "number", str(manifest.number))
+        write_value_to_mirror_state(db, "manifest", checksum)
+        write_value_to_mirror_state(db, "number", str(manifest.number))
         db.execute("COMMIT")
         self._result.entries, self._result.removed = len(staged), len(gone)
 
@@ -452,7 +455,7 @@ class _LibraryPull:
         }
 
 
-def _parse_time(text: str) -> float:
+def _parse_iso_time_as_unix_time(text: str) -> float:
     try:
         return max(0.0, datetime.fromisoformat(text).timestamp())
     except (ValueError, OverflowError):
@@ -488,10 +491,10 @@ def pull_subscribed_library(
         settings = load_library_settings(workspace)
         hint = f'write `[library] remote = "URI"` into {settings.path}'
         raise UsageError("this workspace does not subscribe to a published library", hint=hint)
-    return pull_library(mirror, get_subscription_settings(workspace), on_progress)
+    return pull_library(mirror, load_library_subscription_settings(workspace), on_progress)
 
 
-def get_subscription_settings(workspace: Workspace) -> LibrarySubscriptionSettings:
+def load_library_subscription_settings(workspace: Workspace) -> LibrarySubscriptionSettings:
     """Return the settings of a workspace's subscription. Raises `ConfigError`."""
     return load_library_settings(workspace).library
 
@@ -504,21 +507,21 @@ def is_pull_due(workspace: Workspace) -> bool:
     """
     try:
         mirror = find_library_mirror_of_workspace(workspace)
-        settings = get_subscription_settings(workspace)
+        settings = load_library_subscription_settings(workspace)
     except ConfigError:
         return False
     if mirror is None or not mirror.exists() or not settings.refresh_minutes:
         return False
     with closing(open_mirror_database(mirror)) as db:
-        checked = float(get_mirror_state_value(db, "checked_at") or 0)
-        tried = float(get_mirror_state_value(db, "tried_at") or 0)
+        checked = float(read_value_from_mirror_state(db, "checked_at") or 0)
+        tried = float(read_value_from_mirror_state(db, "tried_at") or 0)
         now = time.time()
         # A time in the future is ignored: a clock that was set back must not stop the refresh.
         is_due = not any(
             0 <= now - last < settings.refresh_minutes * 60 for last in (checked, tried)
         )
         if is_due:
-            set_mirror_state_value(db, "tried_at", str(now))
+            write_value_to_mirror_state(db, "tried_at", str(now))
     return is_due
 
 

@@ -57,7 +57,7 @@ class StoredObjectVersion(NamedTuple):
     version: str | None
 
 
-class StoredObject(NamedTuple):
+class FetchedStoreObject(NamedTuple):
     """The bytes of an object, and the tag that identifies this version of the object."""
 
     data: bytes
@@ -103,7 +103,7 @@ class LibraryStore:
                 uri, retry_config={"retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
             )
 
-    def read_object(self, name: str, max_bytes: int) -> StoredObject | None:
+    def read_object(self, name: str, max_bytes: int) -> FetchedStoreObject | None:
         """Return an object, or None if it does not exist.
 
         Raises `LibraryStoreError` if the object is larger than `max_bytes`.
@@ -117,7 +117,7 @@ class LibraryStore:
                         where=self.format_object_uri(name),
                     )
                 tag = StoredObjectVersion(found.meta["e_tag"], found.meta["version"])
-                return StoredObject(bytes(found.bytes()), tag)
+                return FetchedStoreObject(bytes(found.bytes()), tag)
             except FileNotFoundError as error:
                 if _MISSING_BUCKET.search(str(error)):
                     raise

@@ -57,7 +57,7 @@ class PassageToPublish(NamedTuple):
     position: int
 
     @property
-    def row_number(self) -> int:
+    def number_in_published_table(self) -> int:
         """The value of the table's column `number` for this passage."""
         return make_row_number_from_chunk_tie(int(self.chunk.id, 16))
 
@@ -81,7 +81,7 @@ class UpdatedPublishedVectorTable(NamedTuple):
     lacking: list[PassageToPublish]
 
 
-def update_published_table(
+def update_vector_table_in_store(
     uri: str,
     embedder: CachingTextEmbedder,
     passages: Iterable[PassageToPublish],
@@ -100,7 +100,7 @@ def update_published_table(
     from kbtui.index.vector_store import VectorStore
 
     place = get_published_table_path_or_uri(uri)
-    wanted = {passage.row_number: passage for passage in passages}
+    wanted = {passage.number_in_published_table: passage for passage in passages}
     with convert_table_errors(str(place)):
         store = VectorStore(
             place, embedder.model.key, dimension,
@@ -170,12 +170,12 @@ def _make_vector_rows(
         some = passages[start : start + ROWS_AT_ONCE]
         groups = [passage.list_embedded_texts() for passage in some]
         texts = {hash_embedded_text(text): text for group in groups for text in group}
-        known = embedder.map_hashes_to_vectors(texts)
+        known = embedder.embed_texts_by_hash(texts)
         rows, vectors = [], []
         for passage, group in zip(some, groups, strict=True):
             title, own, *around = (known[hash_embedded_text(text)] for text in group)
             vectors.append(combine_into_passage_vector(passage.entry.kind, title, own, around))
             row = make_vector_table_row(passage.entry, passage.chunk)
-            row["number"] = passage.row_number
+            row["number"] = passage.number_in_published_table
             rows.append(row)
         yield rows, np.vstack(vectors)

@@ -134,7 +134,7 @@ def normalize_url(url: str) -> str | None:
     return urlunsplit((scheme, place, parts.path or "/", parts.query, ""))
 
 
-def parse_host_and_port(url: str) -> tuple[str, int | str]:
+def parse_host_and_port_of_url(url: str) -> tuple[str, int | str]:
     """Return the host and port of a URL.
 
     Ports 80 and 443 become "web", so that the result is equal for the http and https URLs of a
@@ -160,13 +160,13 @@ class AllowedUrlPrefixes:
         self._first = first
         self.description = " or ".join(chosen)
         self._inside = [
-            (parse_host_and_port(prefix), urlsplit(prefix).path or "/") for prefix in chosen
+            (parse_host_and_port_of_url(prefix), urlsplit(prefix).path or "/") for prefix in chosen
         ]
 
     def __contains__(self, url: str) -> bool:
         if url == self._first:
             return True
-        origin, path = parse_host_and_port(url), urlsplit(url).path or "/"
+        origin, path = parse_host_and_port_of_url(url), urlsplit(url).path or "/"
         # `/docs/../private` is not below `/docs/`.
         if any(part in ("..", ".") for part in unquote(path).split("/")):
             return False

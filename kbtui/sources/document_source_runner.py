@@ -279,10 +279,10 @@ async def _fetch_source_documents(
             from kbtui.sources.web_crawler import WebCrawler
 
             async with HttpFetcher(limits, run.source.allow_hosts, resolve) as fetcher:
-                await WebCrawler(run, fetcher, extractor).crawl_pages()
+                await WebCrawler(run, fetcher, extractor).crawl_and_store_pages()
 
 
-def main(words: list[str]) -> int:
+def run_source_in_child_process(words: list[str]) -> int:
     """Run the source `words[1]` of the workspace at `words[0]`; return the exit code."""
     from kbtui.workspace import open_workspace_at_root
 
@@ -300,4 +300,4 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_source_in_child_process(sys.argv[1:]))

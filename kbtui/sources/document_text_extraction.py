@@ -381,7 +381,7 @@ def extract_document_text(
         raise TextExtractionError("the document is a binary file")
     if kind in CODE:
         return {"title": "", "text": text, "tags": []}
-    return _extract_plain_text(text, markdown=kind in MARKDOWN)
+    return _split_plain_text_into_title_tags_and_body(text, markdown=kind in MARKDOWN)
 
 
 def decode_document_text(content: bytes, charset: str | None) -> str:
@@ -456,7 +456,7 @@ def _extract_docx_text(content: bytes) -> ExtractedText:
     return {"title": head[2:].strip(), "text": text, "tags": []}
 
 
-def _extract_plain_text(text: str, *, markdown: bool) -> ExtractedText:
+def _split_plain_text_into_title_tags_and_body(text: str, *, markdown: bool) -> ExtractedText:
     from kbtui.knowledge.front_matter import split_front_matter
 
     split = split_front_matter(text)

@@ -68,7 +68,7 @@ async def import_source_files(
     if not base.is_file() and not base.is_dir():
         raise KbtuiError("neither a file nor a directory", where=str(base))
     named = _make_document_url_prefix(run.source.file or "", base, root)
-    found = [(base, "")] if base.is_file() else list(_list_document_files(run, base, named))
+    found = [(base, "")] if base.is_file() else list(_list_files_to_import(run, base, named))
     if len(found) > limits.files:
         reason = limits.explain_too_many_documents(len(found), "files")
         run.record_failed_document(named, reason, permanent=False)
@@ -92,7 +92,7 @@ def _make_document_url_prefix(file: str, base: Path, root: Path) -> str:
     return real.relative_to(top).as_posix() if real.is_relative_to(top) else base.name
 
 
-def _list_document_files(
+def _list_files_to_import(
     run: SourceRunContext, base: Path, named: str
 ) -> Iterator[tuple[Path, str]]:
     """Yield each file in the directory `base`, with its relative path.
@@ -148,7 +148,7 @@ async def _import_source_file(
         if kind not in CODE:
             parts = (*parts[:-1], path.stem)
         elif text.strip() and (
-            language := path.suffix[1:] or _detect_programming_language(path.name, text)
+            language := path.suffix[1:] or _detect_programming_language_of_file(path.name, text)
         ):
             text = format_file_text_for_assistant(text, f"x.{language}")
         name, title = "/".join(map(make_safe_file_name, parts)), facts["title"] or parts[-1]
@@ -170,7 +170,7 @@ def _get_content_type_of_text_file(path: Path) -> str:
     return CODE[0]
 
 
-def _detect_programming_language(name: str, text: str) -> str:
+def _detect_programming_language_of_file(name: str, text: str) -> str:
     """Return the programming language of a file whose name has no extension; "" for prose."""
     first = text.partition("\n")[0]
     if first.startswith("#!"):

@@ -66,7 +66,7 @@ class WebCrawler:
         self._last_requests: dict[str, float] = {}
         self._done = self._failures = 0
 
-    async def crawl_pages(self) -> None:
+    async def crawl_and_store_pages(self) -> None:
         """Fetch the first page, and the linked pages that are within the source's prefixes.
 
         Raises `KbtuiError` if the first page cannot be fetched.

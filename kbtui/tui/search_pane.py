@@ -733,7 +733,7 @@ def load_search_suggestions(data: UserData, recent: Iterable[str]) -> LoadedSear
     found: list[SearchSuggestion] = []
     problems: list[str] = []
     try:
-        queries = dict.fromkeys([*recent, *data.query_log.list_recent_queries()])
+        queries = dict.fromkeys([*recent, *data.query_log.list_recent_tui_queries()])
         found += [SearchSuggestion("recent", text) for text in queries][:MAX_SUGGESTIONS_OF_A_KIND]
     except WorkspaceError as error:
         problems.append(f"Earlier searches cannot be read: {error}")

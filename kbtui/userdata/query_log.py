@@ -285,7 +285,7 @@ class QueryLog:
                 raise sqlite3.OperationalError("another process is reading the log; try again")
             return count
 
-    def list_recent_queries(self) -> list[str]:
+    def list_recent_tui_queries(self) -> list[str]:
         """Return the last 50 different queries from the TUI, newest first."""
         statement = (
             "SELECT query, max(at) AS last FROM searches WHERE origin = 'dashboard' GROUP BY key "

@@ -133,7 +133,7 @@ def collect_token_statistics(
     Every list except `by_day` has at most `limit` rows. `subjects_by_target` maps the target of a
     citation to the cited subject.
     """
-    used = list(_iterate_turn_usage(db, since, until))
+    used = list(_iterate_turn_usage_in_period(db, since, until))
     turns = defaultdict(list)
     for one in used:
         turns[one.conversation, one.turn].append(one)
@@ -177,7 +177,7 @@ def _find_last_day_with_tokens_before(db: sqlite3.Connection, since: float) -> s
     return None if latest is None else format_unix_time_as_day(latest)
 
 
-def _iterate_turn_usage(
+def _iterate_turn_usage_in_period(
     db: sqlite3.Connection, since: float, until: float
 ) -> Iterator[_TurnTokenUsage]:
     """Yield the tokens that each turn used with each model.

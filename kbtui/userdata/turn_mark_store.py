@@ -26,8 +26,8 @@ from kbtui.userdata import MARKS_FILE_NAME
 from kbtui.userdata.user_data_sqlite_file import (
     REMOVALS_TABLE,
     UserDataSqliteFile,
-    choose_change_time,
-    remove_rows,
+    choose_change_time_of_user_record,
+    remove_user_record_and_store_removal_time,
 )
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class MarkStore:
             raise UsageError(f"unknown state {state!r}", where="state", hint=hint)
         from kbtui.conversations.conversation_repository import check_turn_and_call_exist
 
-        conversation = self._load_conversation(ref.conversation or "")
+        conversation = self._find_and_load_conversation(ref.conversation or "")
         check_turn_and_call_exist(conversation, ref)
         mark = make_turn_mark(
             conversation,
@@ -135,7 +135,9 @@ class MarkStore:
         with self.file.open_write_transaction() as db:
             select = "SELECT changed FROM marks WHERE id = ?"
             earlier = db.execute(select, (mark.id,)).fetchone()
-            mark = mark._replace(changed=choose_change_time(db, "mark", mark.id, earlier))
+            mark = mark._replace(
+                changed=choose_change_time_of_user_record(db, "mark", mark.id, earlier)
+            )
             _write_mark(db, mark)
         return mark
 
@@ -151,7 +153,7 @@ class MarkStore:
             if target.turn is None:
                 return None
             return make_turn_or_call_anchor(
-                self._load_conversation(target.conversation or ""), target
+                self._find_and_load_conversation(target.conversation or ""), target
             )
         except KbtuiError:
             return None
@@ -180,9 +182,11 @@ class MarkStore:
     def remove_mark(self, mark_id: str) -> bool:
         """Remove a mark by its id; return False if no mark has this id."""
         with self.file.open_write_transaction() as db:
-            return remove_rows(db, "mark", "marks", "id", "changed", mark_id)
+            return remove_user_record_and_store_removal_time(
+                db, "mark", "marks", "id", "changed", mark_id
+            )
 
-    def find_marks(self, text: str) -> list[PlacedMark]:
+    def find_marks_by_id_or_reference(self, text: str) -> list[PlacedMark]:
         """Return the mark with the id `text`, or the marks on the turn or call that `text` names.
 
         If the text of a mark no longer exists, the mark is found only by its id. Raises
@@ -368,16 +372,18 @@ class MarkStore:
         from kbtui.conversations.conversation_repository import find_conversation
 
         info = find_conversation(self._workspace, name)
-        return _find_mark_places_in_files(self._workspace, name, info.signature, marks, of_targets)
+        return _load_conversation_and_find_mark_places(
+            self._workspace, name, info.signature, marks, of_targets
+        )
 
-    def _load_conversation(self, conversation: str) -> Conversation:
+    def _find_and_load_conversation(self, conversation: str) -> Conversation:
         from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 
         return load_conversation(find_conversation(self._workspace, conversation))
 
 
 @lru_cache(maxsize=32)
-def _find_mark_places_in_files(
+def _load_conversation_and_find_mark_places(
     workspace: Workspace, name: str, signature: str, marks: tuple[Mark, ...], of_targets: bool
 ) -> tuple[Mapping[str, MarkedTextPlace], bool]:
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation

@@ -105,7 +105,7 @@ class ExportedUserData:
     kept_removals: dict[str, float] = field(default_factory=dict)
 
 
-class _ExportFileWriter:
+class _ExportLineWriterWithChecksum:
     """Writes lines of JSON, and computes their checksum."""
 
     def __init__(self, target: IO[bytes]) -> None:
@@ -133,7 +133,7 @@ def write_user_data_file(target: IO[bytes], data: ExportedUserData) -> list[Expo
     Returns a list of the data that was left out because the file cannot contain it.
     """
     left_out: list[ExportOmission] = []
-    writer = _ExportFileWriter(target)
+    writer = _ExportLineWriterWithChecksum(target)
     writer.write_line({"kind": "kbtui_data", "version": FORMAT_VERSION})
     for workspace in sorted(data.workspaces, key=lambda one: one.root):
         header = {
@@ -145,7 +145,7 @@ def write_user_data_file(target: IO[bytes], data: ExportedUserData) -> list[Expo
         unique = {one.key: one for one in workspace.records}
         records = sorted(unique.values(), key=lambda one: (order[one.kind], one.id))
         try:
-            _parse_workspace(header)
+            _parse_exported_workspace_header(header)
         except ValueError as error:
             left_out.append(ExportOmission(repr(workspace.root), str(error)))
             continue
@@ -312,7 +312,7 @@ class UserDataFileReader:
 
     def _add_workspace(self, shape: dict[str, Any]) -> None:
         del shape["kind"]
-        workspace = _parse_workspace(shape)
+        workspace = _parse_exported_workspace_header(shape)
         if self._data.kept or self._data.kept_removals:
             raise ValueError("a workspace comes after the kept sessions")
         self._check_is_not_duplicate("workspace", workspace.root)
@@ -410,7 +410,7 @@ def _is_identifier_or_none(value: object) -> bool:
     return value is None or is_record_identifier(value)
 
 
-def _parse_workspace(shape: dict[str, Any]) -> ExportedWorkspaceData:
+def _parse_exported_workspace_header(shape: dict[str, Any]) -> ExportedWorkspaceData:
     """Parse the header of a workspace. Raises `ValueError`."""
 
     def is_absolute_path(value: object) -> bool:

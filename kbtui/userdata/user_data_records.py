@@ -289,7 +289,7 @@ class UserDataRecordFile(NamedTuple):
             raise self.file.make_damage_error(str(error)) from error
 
 
-def make_user_record_files(workspace: Workspace) -> list[UserDataRecordFile]:
+def list_user_data_record_files(workspace: Workspace) -> list[UserDataRecordFile]:
     """Return the files for the records of a workspace. Some may not exist yet."""
     data = UserData(workspace)
     return [
@@ -313,16 +313,16 @@ def _read_user_data_records(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
         yield make_user_record(SourceApproval(*row))
     for name, state, at in db.execute("SELECT name, state, at FROM sessions"):
         yield make_user_record(SavedFrontEndState(name, json.loads(state), at))
-    yield from _read_removal_records(db)
+    yield from _read_removals_of_user_records(db)
 
 
 def _read_mark_records(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
     for (text,) in db.execute("SELECT mark FROM marks"):
         yield make_user_record(Mark.from_json(json.loads(text)))
-    yield from _read_removal_records(db)
+    yield from _read_removals_of_user_records(db)
 
 
-def _read_removal_records(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
+def _read_removals_of_user_records(db: sqlite3.Connection) -> Iterator[UserDataRecord]:
     for kind, name, at in db.execute("SELECT kind, id, at FROM removals"):
         yield UserDataRecord(kind, name, at, None)
 

@@ -89,7 +89,7 @@ class UserDataSqliteFile:
         db = sqlite3.connect(self.path, timeout=wait, isolation_level=None)
         try:
             db.execute(f"PRAGMA synchronous={'NORMAL' if self._sync else 'OFF'}")
-            if _read_table_version(db) <= len(self._upgrades):
+            if _read_sqlite_schema_version(db) <= len(self._upgrades):
                 self._create_or_upgrade_tables(db)
         except BaseException:
             db.close()
@@ -101,7 +101,7 @@ class UserDataSqliteFile:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("BEGIN IMMEDIATE")
         # Read again inside the transaction: another process may have created the tables by now.
-        version = _read_table_version(db)
+        version = _read_sqlite_schema_version(db)
         for script in self._upgrades[version - 1 :] if version else [self._tables]:
             for statement in script.split(";"):
                 db.execute(statement)
@@ -163,7 +163,7 @@ def commit_all_transactions_or_none(
         raise
 
 
-def _read_table_version(db: sqlite3.Connection) -> int:
+def _read_sqlite_schema_version(db: sqlite3.Connection) -> int:
     """Return the version of the tables, or 0 for a new file."""
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
@@ -177,7 +177,7 @@ _MOMENT = 1e-6
 """A microsecond, in seconds. A `float` with a Unix time cannot express much shorter intervals."""
 
 
-def record_removal_times(
+def store_removal_times_of_user_records(
     db: sqlite3.Connection, kind: str, removed: Iterable[tuple[str, float]]
 ) -> None:
     """Store the current time as the removal time of records.
@@ -189,7 +189,7 @@ def record_removal_times(
     db.executemany("INSERT OR REPLACE INTO removals VALUES (?, ?, ?)", rows)
 
 
-def remove_rows(
+def remove_user_record_and_store_removal_time(
     db: sqlite3.Connection, kind: str, table: str, key: str, time_column: str, name: str
 ) -> bool:
     """Remove the record `name` from a table, and store the time of the removal.
@@ -198,11 +198,11 @@ def remove_rows(
     """
     name = replace_surrogates(name)
     select = f"SELECT {key}, {time_column} FROM {table} WHERE {key} = ?"
-    record_removal_times(db, kind, db.execute(select, (name,)).fetchall())
+    store_removal_times_of_user_records(db, kind, db.execute(select, (name,)).fetchall())
     return db.execute(f"DELETE FROM {table} WHERE {key} = ?", (name,)).rowcount > 0
 
 
-def choose_change_time(
+def choose_change_time_of_user_record(
     db: sqlite3.Connection, kind: str, name: str, earlier: tuple[float] | None
 ) -> float:
     """Return the time, in Unix seconds, to store for a change that is made now.

@@ -13,9 +13,9 @@ from kbtui.userdata.query_log import QueryLog
 from kbtui.userdata.user_data_sqlite_file import (
     REMOVALS_TABLE,
     UserDataSqliteFile,
-    choose_change_time,
-    record_removal_times,
-    remove_rows,
+    choose_change_time_of_user_record,
+    remove_user_record_and_store_removal_time,
+    store_removal_times_of_user_records,
 )
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class UserData:
         with self.file.open_write_transaction() as db:
             select = "SELECT changed FROM bookmarks WHERE ref = ?"
             earlier = db.execute(select, (ref,)).fetchone()
-            now = choose_change_time(db, "bookmark", ref, earlier)
+            now = choose_change_time_of_user_record(db, "bookmark", ref, earlier)
             db.execute(
                 "INSERT INTO bookmarks VALUES (?, ?, ?, ?, ?) ON CONFLICT (ref) DO UPDATE "
                 "SET title = excluded.title, note = excluded.note, changed = excluded.changed",
@@ -216,13 +216,17 @@ class UserData:
             select = "SELECT * FROM bookmarks WHERE ref = ?"
             found = [db.execute(select, (old,)).fetchone() for old in moves]
             for old in moves:
-                remove_rows(db, "bookmark", "bookmarks", "ref", "changed", old)
+                remove_user_record_and_store_removal_time(
+                    db, "bookmark", "bookmarks", "ref", "changed", old
+                )
             for row in filter(None, found):
                 moved = Bookmark(*row)
                 ref = moves[moved.ref]
                 present = db.execute("SELECT note, changed FROM bookmarks WHERE ref = ?", (ref,))
                 note, changed = present.fetchone() or ("", 0.0)
-                now = choose_change_time(db, "bookmark", ref, (max(changed, moved.changed),))
+                now = choose_change_time_of_user_record(
+                    db, "bookmark", ref, (max(changed, moved.changed),)
+                )
                 notes = dict.fromkeys(filter(None, (moved.note, note)))
                 db.execute(
                     "INSERT OR REPLACE INTO bookmarks VALUES (?, ?, ?, ?, ?)",
@@ -232,7 +236,9 @@ class UserData:
     def remove_bookmark(self, ref: str) -> bool:
         """Remove a bookmark; return False if there was none."""
         with self.file.open_write_transaction() as db:
-            return remove_rows(db, "bookmark", "bookmarks", "ref", "changed", ref)
+            return remove_user_record_and_store_removal_time(
+                db, "bookmark", "bookmarks", "ref", "changed", ref
+            )
 
     def _execute_write_statement(self, statement: str, *values: object) -> int:
         with self.file.open_write_transaction() as db:
@@ -249,7 +255,7 @@ class UserData:
         with self.file.open_write_transaction() as db:
             select = "SELECT created FROM saved_searches WHERE name = ?"
             earlier = db.execute(select, (name,)).fetchone()
-            now = choose_change_time(db, "saved_search", name, earlier)
+            now = choose_change_time_of_user_record(db, "saved_search", name, earlier)
             db.execute(
                 "INSERT OR REPLACE INTO saved_searches VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (name, query, mode, *search[3:6], now),
@@ -269,7 +275,9 @@ class UserData:
     def remove_saved_search(self, name: str) -> bool:
         """Remove a saved search; return False if there was none with this name."""
         with self.file.open_write_transaction() as db:
-            return remove_rows(db, "saved_search", "saved_searches", "name", "created", name)
+            return remove_user_record_and_store_removal_time(
+                db, "saved_search", "saved_searches", "name", "created", name
+            )
 
     def save_front_end_state(self, name: str, state: Mapping[str, object]) -> None:
         """Save the state of a front end under a name.
@@ -292,7 +300,7 @@ class UserData:
         """Record that the user has approved the source configuration with the hash `digest`."""
         with self.file.open_write_transaction() as db:
             earlier = db.execute("SELECT at FROM approvals WHERE hash = ?", (digest,)).fetchone()
-            now = choose_change_time(db, "approval", digest, earlier)
+            now = choose_change_time_of_user_record(db, "approval", digest, earlier)
             db.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", (digest, source, now))
 
     def get_source_approval_time(self, digest: str) -> float | None:
@@ -343,6 +351,6 @@ class UserData:
         """Remove the approvals, the last run and the fetched addresses of a source."""
         with self.file.open_write_transaction() as db:
             found = db.execute("SELECT hash, at FROM approvals WHERE source = ?", (source,))
-            record_removal_times(db, "approval", found.fetchall())
+            store_removal_times_of_user_records(db, "approval", found.fetchall())
             for table in ("approvals", "runs", "fetched"):
                 db.execute(f"DELETE FROM {table} WHERE source = ?", (source,))

@@ -48,7 +48,7 @@ from kbtui.userdata.user_data_export_file import (
 from kbtui.userdata.user_data_records import (
     REMOVABLE_KINDS,
     SourceApproval,
-    make_user_record_files,
+    list_user_data_record_files,
     merge_user_records,
     write_user_record,
 )
@@ -97,7 +97,7 @@ def collect_user_data(
     for workspace, project_key in found.values():
         records = [
             record
-            for file in make_user_record_files(workspace)
+            for file in list_user_data_record_files(workspace)
             if with_searches or "search" not in file.kinds
             for record in file.read_user_records()
         ]
@@ -148,7 +148,7 @@ def _list_unregistered_data_directories(known: Collection[Path]) -> Iterator[Exp
         try:
             kinds = {
                 one.kind
-                for file in make_user_record_files(_WorkspaceKnownByDataOnly(folder))
+                for file in list_user_data_record_files(_WorkspaceKnownByDataOnly(folder))
                 for one in file.read_user_records()
                 if one.value is not None
             }
@@ -323,7 +323,7 @@ def import_user_data(
     home = Path(paths.get_data_home())
     try:
         paths.make_private_directory(home)
-        _remove_old_staging_directories(home)
+        _remove_staging_directories_of_killed_imports(home)
         with TemporaryDirectory(prefix=_STAGING_PREFIX, dir=home) as name:
             staging = Path(name)
             data = UserDataFileReader(source, where, staging).read()
@@ -340,7 +340,7 @@ def import_user_data(
         raise WorkspaceError(message, where=str(error.filename or home)) from error
 
 
-def _remove_old_staging_directories(home: Path) -> None:
+def _remove_staging_directories_of_killed_imports(home: Path) -> None:
     """Remove the temporary directories of imports that were killed more than a day ago."""
     now = datetime.now(UTC).timestamp()
     for folder in home.glob(f"{_STAGING_PREFIX}*"):
@@ -451,7 +451,7 @@ class _UserDataImport:
             records = [record for data in self._matches[one.root] for record in data.records]
             if not self._options.with_searches:
                 records = [record for record in records if record.kind != "search"]
-            for file in make_user_record_files(workspace):
+            for file in list_user_data_record_files(workspace):
                 if added := [record for record in records if record.kind in file.kinds]:
                     yield workspace, file, added, one
 

@@ -19,7 +19,7 @@ from kbtui.errors import UsageError
 from kbtui.file_reading_and_writing import read_regular_file, write_file_atomically
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace import paths
-from kbtui.workspace.user_settings import get_excluded_directories
+from kbtui.workspace.user_settings import get_directories_excluded_from_registry
 from kbtui.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def register_workspace(workspace: Workspace, settings: Settings) -> None:
     root = str(workspace.root)
     if _is_in_directories(root, [os.path.realpath(paths.get_cache_home())]):
         return
-    if _is_in_directories(root, get_excluded_directories(settings)):
+    if _is_in_directories(root, get_directories_excluded_from_registry(settings)):
         unregister_workspace(workspace.root)
         return
     identity = identify_project(root)
@@ -93,7 +93,7 @@ def list_registered_workspaces(
     newest first. Damaged records are left out, as are records from when JP used different
     directories.
     """
-    excluded = get_excluded_directories(settings)
+    excluded = get_directories_excluded_from_registry(settings)
     found: dict[str, tuple[float, ProjectIdentity]] = {}
     with suppress(OSError):
         for path in Path(paths.get_data_home()).glob(f"*/{_REGISTRY_FILE}"):

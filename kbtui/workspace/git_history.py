@@ -182,7 +182,7 @@ class GitHistory:
                 best, most = old, ratio
         return best
 
-    def is_file_committed(self, path: str) -> bool:
+    def is_current_file_text_committed(self, path: str) -> bool:
         """Return whether the current commit contains the current text of a file."""
         return (
             self._run_git("cat-file", "-e", f"HEAD:{path}") is not None

@@ -43,7 +43,7 @@ class JpConfigLayer:
 
 
 @dataclass
-class LoadedJpConfig:
+class LoadedConfigLayers:
     """The layers of the configuration; each layer overrides the layers before it.
 
     * `files` has the paths to watch for changes: files that were read, files that would be read if
@@ -61,29 +61,29 @@ class LoadedJpConfig:
     is_cut: bool = False
 
 
-def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> LoadedJpConfig:
+def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> LoadedConfigLayers:
     """Return the configuration of a workspace as layers, one for each file that applies.
 
     A JP workspace has JP's own layers first. The last layer is always `kb.toml`. `.jp.{ext}` files are
     read in every directory from the root down to `cwd` (by default the current directory). A `cwd`
-    outside the workspace is ignored. Never raises; errors are in `LoadedJpConfig.errors`.
+    outside the workspace is ignored. Never raises; errors are in `LoadedConfigLayers.errors`.
     """
-    found = LoadedJpConfig()
+    found = LoadedConfigLayers()
     stems = _list_layer_paths_without_extension(workspace, cwd) if workspace.is_jp_workspace else ()
     for stem in stems:
         path = _find_config_layer_file(stem, found.files)
         if path is not None:
-            _load_config_layer(path, found)
+            _load_config_layer_with_extended_files(path, found)
         if not found.inherit:
             break
     kb = workspace.config_directory / TOPICS_FILE
     found.files.append(kb)
     if _does_path_exist(kb):
-        _load_config_layer(kb, found)
+        _load_config_layer_with_extended_files(kb, found)
     return found
 
 
-def add_named_config_layers(workspace: Workspace, found: LoadedJpConfig, name: str) -> None:
+def add_named_config_layers(workspace: Workspace, found: LoadedConfigLayers, name: str) -> None:
     """Add to `found` the configuration files that `--cfg NAME` selects. Raises `UsageError` if it selects no file.
 
     NAME is the path of a file, or the name of a file in a directory that `config_load_paths` lists. These
@@ -93,7 +93,7 @@ def add_named_config_layers(workspace: Workspace, found: LoadedJpConfig, name: s
     direct = Path(name).absolute()
     if direct.suffix[1:] in EXTENSIONS and direct.is_file():
         found.files.append(direct)
-        _load_config_layer(direct, found)
+        _load_config_layer_with_extended_files(direct, found)
         return
     if not Path(name).name:
         raise UsageError("the name is empty", where="--cfg")
@@ -113,13 +113,13 @@ def add_named_config_layers(workspace: Workspace, found: LoadedJpConfig, name: s
         hint = f"searched: {where}" if where else "`config_load_paths` is not configured"
         raise UsageError(f"no configuration named {name!r}", where="--cfg", hint=hint)
     for path in matches:
-        _load_config_layer(path, found)
+        _load_config_layer_with_extended_files(path, found)
 
 
 def find_extended_config_files(path: Path) -> list[Path]:
     """Return the readable files that a configuration file extends, directly or through other files."""
-    found = LoadedJpConfig()
-    _load_config_layer(path, found)
+    found = LoadedConfigLayers()
+    _load_config_layer_with_extended_files(path, found)
     return [layer.path for layer in found.layers if layer.path != path]
 
 
@@ -215,7 +215,9 @@ def _does_path_exist(path: Path) -> bool:
     return False
 
 
-def _load_config_layer(path: Path, found: LoadedJpConfig, above: tuple[Path, ...] = ()) -> None:
+def _load_config_layer_with_extended_files(
+    path: Path, found: LoadedConfigLayers, above: tuple[Path, ...] = ()
+) -> None:
     """Append to `found` the layers of a file and of all files that it extends, in merging order."""
     if not above:
         found.files_left = MAX_LAYERS
@@ -236,7 +238,7 @@ def _load_config_layer(path: Path, found: LoadedJpConfig, above: tuple[Path, ...
     def load_extended_layers(others: list[Path]) -> None:
         for other in others:
             if Path(os.path.realpath(other)) not in stack:
-                _load_config_layer(other, found, stack)
+                _load_config_layer_with_extended_files(other, found, stack)
                 continue
             message = f"`extends` forms a cycle with {os.path.normpath(other)}"
             found.errors.append(ConfigError(message, where=str(path), hint="remove one `extends`"))
@@ -253,7 +255,7 @@ def _load_config_layer(path: Path, found: LoadedJpConfig, above: tuple[Path, ...
 
 
 def _resolve_extended_files(
-    path: Path, value: Any, found: LoadedJpConfig
+    path: Path, value: Any, found: LoadedConfigLayers
 ) -> tuple[list[Path], list[Path]]:
     """Return two lists of extended files: those merged before the file at `path`, and those merged after it."""
     files: dict[str, list[Path]] = {"before": [], "after": []}
@@ -274,7 +276,7 @@ def _resolve_extended_files(
     return files["before"], files["after"]
 
 
-def _expand_extends_pattern(path: Path, item: str, found: LoadedJpConfig) -> Iterable[Path]:
+def _expand_extends_pattern(path: Path, item: str, found: LoadedConfigLayers) -> Iterable[Path]:
     if not item or "\0" in item or Path(item).is_absolute():
         message = f"`extends`: {item!r} is not a path relative to this file"
         raise ConfigError(message, where=str(path))

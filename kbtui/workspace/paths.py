@@ -206,7 +206,7 @@ def make_workspace_key(root: str) -> str:
 
 
 def _hash_paths(first: str, *paths: str) -> str:
-    text = "\0".join((first, *map(_normalize_path, paths)))
+    text = "\0".join((first, *map(_remove_redundant_slashes_and_dots, paths)))
     return str(sha256(os.fsencode(text)).hexdigest()[:16])
 
 
@@ -220,7 +220,7 @@ def convert_path_from_utf8(path: str) -> str:
     return os.fsdecode(path.encode("utf-8", "surrogateescape"))
 
 
-def _normalize_path(path: str) -> str:
+def _remove_redundant_slashes_and_dots(path: str) -> str:
     """Return a path without double or trailing slashes, as `pathlib` does."""
     steps = [step for step in path.split("/") if step not in {"", "."}]
     return ("/" if path.startswith("/") else "") + "/".join(steps)
@@ -250,15 +250,17 @@ def find_workspace_root(start: str) -> str:
     if not os.path.isdir(start):  # noqa: PTH112
         start = os.path.dirname(start)  # noqa: PTH120
     git_root = find_git_root(start)
-    root = _find_directory_at_or_above(start, contains_configuration)
-    if root is None or (git_root and len(git_root) > len(root) and is_home_without_jp(root)):
+    root = _find_nearest_directory_upwards_that_satisfies(start, contains_configuration)
+    if root is None or (
+        git_root and len(git_root) > len(root) and is_user_home_without_jp_directory(root)
+    ):
         return git_root or start
     return root
 
 
 def find_git_root(directory: str) -> str | None:
     """Return the root of the Git repository or worktree that contains a directory, or None."""
-    return _find_directory_at_or_above(directory, is_git_root)
+    return _find_nearest_directory_upwards_that_satisfies(directory, is_git_root)
 
 
 def is_git_root(directory: str) -> bool:
@@ -266,13 +268,15 @@ def is_git_root(directory: str) -> bool:
     return os.path.exists(os.path.join(directory, ".git"))  # noqa: PTH110, PTH118
 
 
-def is_home_without_jp(directory: str) -> bool:
+def is_user_home_without_jp_directory(directory: str) -> bool:
     """Return whether `directory`, a real path, is the user's home and contains no `.jp`."""
-    jp = find_jp_directory(directory)
+    jp = get_jp_directory_of_workspace(directory)
     return directory == os.path.realpath(get_user_home()) and not os.path.isdir(jp)  # noqa: PTH112
 
 
-def _find_directory_at_or_above(directory: str, condition: Callable[[str], bool]) -> str | None:
+def _find_nearest_directory_upwards_that_satisfies(
+    directory: str, condition: Callable[[str], bool]
+) -> str | None:
     below = ""
     while directory != below:
         if condition(directory):
@@ -283,7 +287,7 @@ def _find_directory_at_or_above(directory: str, condition: Callable[[str], bool]
 
 def contains_configuration(folder: str) -> bool:
     """Return whether a directory contains `.jp` or `.kbtui`, which mark the root of a workspace."""
-    has_directory = os.path.isdir(choose_workspace_config_directory(folder))  # noqa: PTH112
+    has_directory = os.path.isdir(choose_jp_or_kbtui_config_directory(folder))  # noqa: PTH112
     return has_directory or read_jp_pointer_file(folder) is not None
 
 
@@ -313,7 +317,7 @@ def read_jp_pointer_file(root: str) -> str | None:
     return path if line.startswith("/") or os.path.isdir(path) else None  # noqa: PTH112
 
 
-def find_jp_directory(root: str) -> str:
+def get_jp_directory_of_workspace(root: str) -> str:
     """Return a workspace's JP directory: `.jp`, or the directory that a pointer file `.jp` names.
 
     The directory may not exist.
@@ -321,15 +325,15 @@ def find_jp_directory(root: str) -> str:
     return read_jp_pointer_file(root) or os.path.join(root, JP_DIRECTORY)  # noqa: PTH118
 
 
-def choose_workspace_config_directory(root: str) -> str:
+def choose_jp_or_kbtui_config_directory(root: str) -> str:
     """Return kbtui's configuration directory: JP's if it exists, else `.kbtui` under `root`."""
-    jp = find_jp_directory(root)
+    jp = get_jp_directory_of_workspace(root)
     return jp if os.path.isdir(jp) else os.path.join(root, KBTUI_DIRECTORY)  # noqa: PTH112, PTH118
 
 
-def is_config_readable(root: str) -> bool:
+def is_config_directory_readable(root: str) -> bool:
     """Return whether kbtui's configuration can be read. True if the workspace has no configuration."""
-    config = choose_workspace_config_directory(root)
+    config = choose_jp_or_kbtui_config_directory(root)
     return not os.path.isdir(config) or os.access(config, os.R_OK | os.X_OK)  # noqa: PTH112
 
 
@@ -360,7 +364,7 @@ def find_local_time_zone() -> tzinfo | None:
         return None
 
 
-def make_search_environment_fingerprint() -> str:
+def make_fingerprint_of_settings_affecting_search() -> str:
     """Return a text that changes whenever settings or variables that affect answers change."""
     # The fingerprint contains everything that affects an answer, except the query and kbtui's version.
     settings = get_config_home() + "/config.toml"
@@ -375,7 +379,7 @@ def make_search_environment_fingerprint() -> str:
     return "\n".join([*map(convert_path_to_utf8, parts), *agents])
 
 
-def read_client_environment_variables() -> dict[str, str]:
+def collect_environment_variables_for_engine() -> dict[str, str]:
     """Return the variables in `CLIENT_VARIABLES` that are set, with their values, for a message to the engine."""
     variables = _get_variables()
     return {

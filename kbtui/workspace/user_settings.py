@@ -197,7 +197,7 @@ def get_chosen_agents(settings: Settings) -> list[str] | None:
     return agents
 
 
-def get_agents_with_kept_sessions(settings: Settings) -> list[str]:
+def get_agents_chosen_for_keeping_sessions(settings: Settings) -> list[str]:
     """Return the names of the agents in the setting `keep`."""
     agents: list[str] = settings.conversations.get("keep", [])
     return agents
@@ -223,7 +223,7 @@ def _check_conversations_table(table: dict[str, Any], locate: "Callable[..., str
             raise ConfigError(message, where=locate(key))
 
 
-def get_excluded_directories(settings: Settings) -> list[str]:
+def get_directories_excluded_from_registry(settings: Settings) -> list[str]:
     """Return the directories in the setting `exclude` of the table [workspaces], as absolute paths."""
     found: list[str] = settings.workspaces.get("exclude", [])
     return [os.path.realpath(expand_user(path)) for path in found]

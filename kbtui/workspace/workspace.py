@@ -39,7 +39,7 @@ class Workspace:
 
         This is `.jp` itself, or the directory that a pointer file `.jp` names.
         """
-        return Path(paths.find_jp_directory(str(self.root)))
+        return Path(paths.get_jp_directory_of_workspace(str(self.root)))
 
     @property
     def kbtui_directory(self) -> Path:
@@ -52,7 +52,7 @@ class Workspace:
     @property
     def config_directory(self) -> Path:
         """The directory of `kb.toml` and `kb-sources.toml`: `.jp` if it exists, else `.kbtui`."""
-        return Path(paths.choose_workspace_config_directory(str(self.root)))
+        return Path(paths.choose_jp_or_kbtui_config_directory(str(self.root)))
 
     def format_config_path(self, name: str) -> str:
         """Return the path of a file in `config_directory`.
@@ -136,19 +136,19 @@ def find_workspace(start: Path | str | None = None) -> Workspace:
         hint = f"give its directory: -w {quote(str(Path(start or here).parent))}"
         raise WorkspaceError("this is a file, not a directory", where=str(start), hint=hint)
     root = paths.find_workspace_root(str(here))
-    if not paths.is_config_readable(root):
+    if not paths.is_config_directory_readable(root):
         raise WorkspaceError(
-            "permission denied", where=paths.choose_workspace_config_directory(root)
+            "permission denied", where=paths.choose_jp_or_kbtui_config_directory(root)
         )
     return Workspace(Path(root))
 
 
-def write_export_file(workspace: Workspace, path: Path, text: str) -> None:
+def write_text_to_export_file(workspace: Workspace, path: Path, text: str) -> None:
     """Write `text` to the file at `path`. If `path` is a symbolic link, write to its target.
 
     Raises `UsageError` for a file in one of JP's directories, and `KbtuiError` if writing fails.
     """
-    check_export_path(workspace, path)
+    check_export_path_is_outside_jp_directories(workspace, path)
     real = Path(os.path.realpath(path))
     data = text.encode("utf-8", "replace")
     try:
@@ -162,7 +162,7 @@ def write_export_file(workspace: Workspace, path: Path, text: str) -> None:
         raise KbtuiError(f"the file cannot be written: {reason}", where=str(path)) from error
 
 
-def check_export_path(workspace: Workspace, path: Path) -> None:
+def check_export_path_is_outside_jp_directories(workspace: Workspace, path: Path) -> None:
     """Raise `UsageError` for a path in a `.jp` directory or in JP's user data directory."""
     protected = [workspace.jp_directory, Path(paths.get_jp_data_home())]
     real = Path(os.path.realpath(path))

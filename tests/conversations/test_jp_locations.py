@@ -30,7 +30,7 @@ from kbtui.conversations.project_directories import identify_project
 from kbtui.errors import NothingFound, UsageError
 from kbtui.references import make_conversation_ref, parse_conversation_id, parse_conversation_ref
 from kbtui.workspace.paths import read_jp_pointer_file
-from kbtui.workspace.workspace import check_export_path, find_workspace
+from kbtui.workspace.workspace import check_export_path_is_outside_jp_directories, find_workspace
 
 
 def listed(jp: Path, archived: bool | None = None) -> list[ConversationInfo]:
@@ -381,7 +381,7 @@ def test_a_pointer_file_leads_to_the_directory_that_it_names(
     [info] = list_conversations(workspace)
     assert info.id == jp_id()
     with pytest.raises(UsageError):
-        check_export_path(workspace, place / "conversations/x.md")
+        check_export_path_is_outside_jp_directories(workspace, place / "conversations/x.md")
 
 
 def test_a_pointer_to_nothing_still_makes_its_directory_the_root(jp: Path) -> None:

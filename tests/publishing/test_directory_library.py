@@ -25,7 +25,7 @@ from kbtui.publishing.library_subscription_status import read_subscription_statu
 from kbtui.publishing.published_library_format import (
     DamagedLibraryPartError,
     EntryFileToPublish,
-    PublishedTextPartContents,
+    PublishedTextPartTableOfContents,
     decode_table_of_contents,
     encode_text_part,
     generate_key_pair,
@@ -312,7 +312,7 @@ def zlib_texts(path: Path) -> bytes:
     data = path.read_bytes()
     packed, table = struct.unpack("<QQ", data[13:29])
     contents = decode_table_of_contents(data)
-    if not isinstance(contents, PublishedTextPartContents):
+    if not isinstance(contents, PublishedTextPartTableOfContents):
         return b""
     start = 29 + packed + table
     return b"".join(read_entry_from_part(data, start, entry) for entry in contents.entries)
@@ -478,7 +478,7 @@ def test_no_name_in_a_part_leads_out_of_the_mirror() -> None:
     # A bomb: the part claims a small entry that would grow without end.
     part = encode_text_part([EntryFileToPublish(("subject", "notes", "a.md"), b"0" * 50_000_000)])
     contents = decode_table_of_contents(part.data)
-    assert isinstance(contents, PublishedTextPartContents)
+    assert isinstance(contents, PublishedTextPartTableOfContents)
     with pytest.raises(DamagedLibraryPartError, match="size"):
         read_entry_from_part(
             part.data, part.contents_bytes, contents.entries[0]._replace(size=1000)
@@ -792,5 +792,5 @@ def test_entries_with_secrets_in_their_names_are_left_out(
     assert TOKEN not in out + error
     (part,) = (uri / "parts").iterdir()
     contents = decode_table_of_contents(part.read_bytes())
-    assert isinstance(contents, PublishedTextPartContents)
+    assert isinstance(contents, PublishedTextPartTableOfContents)
     assert [entry.key[2] for entry in contents.entries] == ["note0.md"]

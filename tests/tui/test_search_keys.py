@@ -98,7 +98,7 @@ async def test_more_like_what_is_read_or_selected(book: Builder) -> None:
         await tui.until("Search first: only search results can be explained.")
         await search(tui, "make")
         await tui.until("─ Results ─")
-    assert UserData(book.workspace).query_log.list_recent_queries() in (["make"], [])
+    assert UserData(book.workspace).query_log.list_recent_tui_queries() in (["make"], [])
 
 
 async def test_a_topic_has_nothing_like_it(book: Builder) -> None:
@@ -129,7 +129,7 @@ async def test_earlier_searches_come_back_newest_first(book: Builder) -> None:
         await tui.press("down")
         await tui.until(lambda: asked(tui) == "second things")
     userdata.query_log.delete_all_logged_searches()
-    assert userdata.query_log.list_recent_queries() == []
+    assert userdata.query_log.list_recent_tui_queries() == []
 
 
 async def test_after_another_hit_was_selected_up_goes_back_in_the_results(book: Builder) -> None:
@@ -299,7 +299,7 @@ async def test_what_was_opened_is_an_earlier_search_though_nothing_is_logged(boo
         await tui.press("up")
         await tui.until(lambda: asked(tui) == "program")
     log = UserData(book.workspace).query_log
-    assert log.list_recent_queries() == []
+    assert log.list_recent_tui_queries() == []
     assert log.list_opened_hits() == []
 
 
@@ -480,18 +480,18 @@ async def test_what_was_typed_on_the_way_to_a_query_is_not_logged(book: Builder)
         await search(tui, "mak")
         await tui.until_hits()
         await settle(tui)
-        assert log.list_recent_queries() == [], "a short pause is no search"
+        assert log.list_recent_tui_queries() == [], "a short pause is no search"
         await tui.type("e")
         await settle(tui)
         asker.log_current_query()  # the user has paused
         await settle(tui)
-        assert log.list_recent_queries() == ["make"]
+        assert log.list_recent_tui_queries() == ["make"]
         # The user has only paused: the longer query takes the place of its beginning.
         await tui.type(" tests")
         await settle(tui)
         asker.log_current_query()
         await settle(tui)
-        assert log.list_recent_queries() == ["make tests"]
+        assert log.list_recent_tui_queries() == ["make tests"]
         # After its results were used, a longer query is another search.
         await tui.press("enter")
         await tui.until(lambda: tui.main.panes.focused_pane_id == "reader")
@@ -500,16 +500,16 @@ async def test_what_was_typed_on_the_way_to_a_query_is_not_logged(book: Builder)
         await settle(tui)
         asker.log_current_query()
         await settle(tui)
-        assert log.list_recent_queries() == ["make tests start", "make tests"]
+        assert log.list_recent_tui_queries() == ["make tests start", "make tests"]
         # Several hits are selected, one after the other: that alone is no search either.
         await tui.press("escape", "slash")
         await tui.type("program")
         await settle(tui)
         await tui.press("down")
         await settle(tui)
-        assert "program" not in log.list_recent_queries()
+        assert "program" not in log.list_recent_tui_queries()
         await tui.press("enter")
-        await tui.until(lambda: "program" in log.list_recent_queries())
+        await tui.until(lambda: "program" in log.list_recent_tui_queries())
 
 
 async def test_a_query_with_a_wrong_filter_is_no_earlier_search_until_a_hit_is_opened(
@@ -527,13 +527,13 @@ async def test_a_query_with_a_wrong_filter_is_no_earlier_search_until_a_hit_is_o
         for query in ("topik:p", "make topic:nosuch", "make topic:"):
             await type_query(query)
             await settle(tui)
-            assert log.list_recent_queries() == [], query
+            assert log.list_recent_tui_queries() == [], query
         await type_query("make")
-        await tui.until(lambda: log.list_recent_queries() == ["make"])
+        await tui.until(lambda: log.list_recent_tui_queries() == ["make"])
         await type_query("make topik:p")
         await settle(tui)
         await tui.press("enter")
-        await tui.until(lambda: log.list_recent_queries()[0] == "make topik:p")
+        await tui.until(lambda: log.list_recent_tui_queries()[0] == "make topik:p")
 
 
 async def test_a_line_that_an_expression_finds_opens_at_its_number(book: Builder) -> None:

@@ -166,7 +166,7 @@ def test_everything_a_person_made_moves_and_a_second_import_changes_nothing(
     assert other.summarize() == one.summarize()
     with other.use():
         assert other.data.get_source_approval_time("ab12") is None
-        assert other.data.query_log.list_recent_queries() == []
+        assert other.data.query_log.list_recent_tui_queries() == []
         # The session is listed in the workspace at its path on this machine.
         assert ID in [info.id for info in list_conversations(other.workspace)]
         assert "full" in str(open_workspace(other.root).read(f"{ID}:1"))

@@ -36,7 +36,7 @@ def test_bookmarks_are_kept(userdata: UserData) -> None:
 
 
 def test_recent_queries_are_kept(userdata: UserData) -> None:
-    assert userdata.query_log.list_recent_queries() == ["Retry policy", "waking order"]
+    assert userdata.query_log.list_recent_tui_queries() == ["Retry policy", "waking order"]
 
 
 def test_searches_and_gaps_are_kept(userdata: UserData) -> None:

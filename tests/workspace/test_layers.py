@@ -9,7 +9,7 @@ import pytest
 from kbtui.errors import UsageError
 from kbtui.workspace import Workspace, open_workspace_at_root
 from kbtui.workspace.jp_config import (
-    LoadedJpConfig,
+    LoadedConfigLayers,
     add_named_config_layers,
     find_extended_config_files,
     read_config_layers,
@@ -27,7 +27,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def names(found: LoadedJpConfig) -> list[Any]:
+def names(found: LoadedConfigLayers) -> list[Any]:
     """Return the name that each layer contains, in order."""
     return [layer.data.get("name") for layer in found.layers]
 
@@ -271,7 +271,7 @@ def test_files_that_are_not_there_are_known_too(workspace: Workspace, home: Path
         assert workspace.root / path in files
 
 
-def named(workspace: Workspace, name: str) -> LoadedJpConfig:
+def named(workspace: Workspace, name: str) -> LoadedConfigLayers:
     found = read_config_layers(workspace)
     done = len(found.layers)
     add_named_config_layers(workspace, found, name)

@@ -549,7 +549,7 @@ class SearchController:
             )
 
         self._recent_worker.submit_call(
-            lambda: UserData(self._library.workspace).query_log.list_recent_queries(),
+            lambda: UserData(self._library.workspace).query_log.list_recent_tui_queries(),
             start_at_latest_query,
             report_unreadable_log,
         )

@@ -23,7 +23,11 @@ from kbtui.tui.reader.reader_blocks import (
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.tui_command_table import find_key_label_of_command
 from kbtui.workspace.paths import get_user_home
-from kbtui.workspace.workspace import Workspace, check_export_path, write_export_file
+from kbtui.workspace.workspace import (
+    Workspace,
+    check_export_path_is_outside_jp_directories,
+    write_text_to_export_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -493,7 +497,7 @@ class SelectedItemActions:
                 if answer == "y":
                     self.run_in_thread_with_activity_shown(
                         "exporting …",
-                        lambda: write_export_file(library.workspace, path, text),
+                        lambda: write_text_to_export_file(library.workspace, path, text),
                         lambda _: main.status.flash_message(f"wrote {path}{secrets}"),
                     )
 
@@ -596,7 +600,7 @@ def prepare_conversation_export(
         path /= f"{conversation}.md"
     if not path.parent.is_dir():
         raise KbtuiError("no such directory", where=str(path.parent))
-    check_export_path(library.workspace, path)
+    check_export_path_is_outside_jp_directories(library.workspace, path)
     found = library.load_conversation(conversation)
     citations = library.extract_citations(found)
     kinds = resolve_included_event_kinds(EXPORTED_KINDS[values["what"]])

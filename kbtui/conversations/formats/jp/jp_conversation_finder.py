@@ -458,7 +458,7 @@ def list_conversations_for_completion(path: str | None) -> dict[int, str]:
     opened.
     """
     root = paths.find_workspace_root(os.path.realpath("." if path is None else path))
-    folders = [f"{paths.find_jp_directory(root)}/conversations"]
+    folders = [f"{paths.get_jp_directory_of_workspace(root)}/conversations"]
     # Finding the user's own directory reads a file, so do this only if JP has such directories.
     if os.path.isdir(paths.get_jp_data_home() + "/workspace"):  # noqa: PTH112
         from kbtui.workspace import Workspace
