@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kbtui.citations.citation_formatting_and_markdown_export import CitedTextDifference
     from kbtui.citations.tool_call_citations import Citation
     from kbtui.cli.argument_parser_base_class import CliArgumentParser
-    from kbtui.index.catalog_query import EntryChunkJson, EntryPage, EntryRow
+    from kbtui.index.catalog_query import EntryChunkJson, EntryListRow, EntryPage
     from kbtui.knowledge.front_matter import FrontMatterAndBody
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.library import Library
@@ -130,7 +130,7 @@ def run_entries_command(args: Namespace) -> int:
     return 0 if page.total else 1
 
 
-def _serialize_entry(row: EntryRow) -> dict[str, object]:
+def _serialize_entry(row: EntryListRow) -> dict[str, object]:
     """Return an entry in the documented JSON format."""
     facts = asdict(row)
     del facts["path"], facts["short_ref"]
@@ -155,7 +155,7 @@ def _print_entry_page(page: EntryPage) -> None:
         print_to_stderr(f"--cursor {page.cursor} lists the next page")
 
 
-def _format_entry_cells(row: EntryRow) -> tuple[str, ...]:
+def _format_entry_cells(row: EntryListRow) -> tuple[str, ...]:
     return (
         str(row.cites_30d),
         row.status,
@@ -347,7 +347,7 @@ def _print_entry_details(library: Library, args: Namespace) -> int:
     from kbtui.index.catalog_query import (
         CITATION_DAYS,
         PREVIEW_CHARACTERS,
-        get_entry_row,
+        get_entry_list_row,
         read_entry_chunks_as_json,
     )
     from kbtui.index.entry_and_chunk_data_types import make_subject_id
@@ -362,7 +362,7 @@ def _print_entry_details(library: Library, args: Namespace) -> int:
         raise UsageError("not an entry", where=args.ref, hint="write topic/slug, jp-c… or claude-…")
     reader = update_and_open_index(library)
     uses_model = library.settings.model != "off"
-    row = get_entry_row(library.workspace, reader, entry_id, vectors=uses_model)
+    row = get_entry_list_row(library.workspace, reader, entry_id, vectors=uses_model)
     if row is None:
         hint = "`kbtui index` brings the index up to date"
         raise NothingFound("not in the index", where=str(ref), hint=hint)
@@ -520,7 +520,7 @@ def _format_subject_version(version: SubjectVersion) -> str:
     return f"{time}  {kind}"
 
 
-def _find_source_name_of_subject(library: Library, row: EntryRow) -> str | None:
+def _find_source_name_of_subject(library: Library, row: EntryListRow) -> str | None:
     """Return the name of the source that fetched a subject, or None."""
     subject = library.load_knowledge().find_subject(row.topic or "", row.slug or "")
     try:
@@ -530,7 +530,7 @@ def _find_source_name_of_subject(library: Library, row: EntryRow) -> str | None:
 
 
 def _format_entry_details(
-    row: EntryRow,
+    row: EntryListRow,
     source: str | None,
     chunks: list[EntryChunkJson],
     cites: list[Citation],

@@ -17,12 +17,15 @@ def add_filter_options(parser: CliArgumentParser, filter_input: FilterInput) -> 
 
     The help of the command also lists the filters that QUERY can contain.
     """
-    from kbtui.search.filter_definitions import format_filter_keys, list_filters_of_input
+    from kbtui.search.filter_definitions import (
+        format_filter_keys,
+        list_filters_accepted_by_input_field,
+    )
 
     parser.epilog = (
         f"filters that QUERY can contain, such as after:2w:\n  {format_filter_keys(filter_input)}"
     )
-    for row in list_filters_of_input(filter_input):
+    for row in list_filters_accepted_by_input_field(filter_input):
         if row.options:
             parser.add_argument(
                 *row.options,
@@ -42,9 +45,12 @@ def iterate_filters_from_options(
     Raises `UsageError` for an empty value.
     """
     from kbtui.errors import UsageError
-    from kbtui.search.filter_definitions import list_filters_of_input, split_filter_values
+    from kbtui.search.filter_definitions import (
+        list_filters_accepted_by_input_field,
+        split_filter_values,
+    )
 
-    for row in list_filters_of_input(filter_input):
+    for row in list_filters_accepted_by_input_field(filter_input):
         found: list[str] = []
         for given in getattr(args, f"filter_{row.key}", ()) if row.options else ():
             # Do not split at commas: a topic's title may contain them, and a date is a single value.
@@ -52,7 +58,9 @@ def iterate_filters_from_options(
             values = (given,) if is_single else split_filter_values(given, at_spaces=False)
             if not any(value.strip() for value in values):
                 # Refuse an empty value: an unset variable in a script must not select everything.
-                raise UsageError("needs a value", where=row.joined_option_names, hint=row.about)
+                raise UsageError(
+                    "needs a value", where=row.joined_command_line_options, hint=row.about
+                )
             found += [value for value in values if value.strip()]
         if found:
             yield row, found
@@ -80,6 +88,6 @@ def parse_filter_options(args: Namespace) -> dict[str, Any]:
                 fields[row.search] = tuple(values)
         except FilterValueError as error:
             raise UsageError(
-                error.message, where=row.joined_option_names, hint=error.hint
+                error.message, where=row.joined_command_line_options, hint=error.hint
             ) from error
     return fields

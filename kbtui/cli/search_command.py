@@ -204,7 +204,7 @@ def _search_lines_by_regex(args: Namespace) -> dict[str, Any]:
 def _check_options_allow_regex(args: Namespace) -> None:
     given = next(iter(iterate_filters_from_options(args, "search")), None)
     if given is not None:
-        where = given[0].joined_option_names
+        where = given[0].joined_command_line_options
     elif args.explain or args.why:
         where = "--explain" if args.explain else "--why"
     else:

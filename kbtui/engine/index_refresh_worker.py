@@ -274,7 +274,7 @@ class IndexRefreshWorker:
         limit = COMPACT_AT_ONCE_MAX if self._compacts_at_once else 0
         self._compacts_at_once = False
         try:
-            left = index.remove_stale_documents(None if due else limit)
+            left = index.rewrite_indexes_with_many_replaced_documents(None if due else limit)
         except (OSError, ValueError) as error:
             # Compaction needs as much free space as the index uses. Search works without it.
             self._log(f"could not compact the index: {error}")

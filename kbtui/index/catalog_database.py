@@ -516,7 +516,7 @@ class CatalogDatabase:
         )
         return [parse_catalog_chunk_row(row) for row in rows]
 
-    def count_equal_chunk_texts(
+    def count_repeats_of_chunk_texts(
         self, texts: Collection[str], entry_id: str, end: int
     ) -> Counter[str]:
         """Count how often each text occurs among an entry's chunks before position `end`.
@@ -704,7 +704,7 @@ class CatalogDatabase:
 
         The table `published_rows` in `database` contains the chunk id and the vector hash of each published vector.
         """
-        with self._attach_mirror_database(database):
+        with self._attach_library_mirror_database(database):
             return self._db.execute(
                 "SELECT chunks.number, chunks.entry_id FROM mirror.published_rows AS published "
                 "JOIN chunks ON chunks.id = published.id AND chunks.hash = published.hash "
@@ -724,11 +724,11 @@ class CatalogDatabase:
             f"WHERE published.row IN ({_make_sql_placeholders(rows)}) "
             "AND ? = (SELECT value FROM mirror.state WHERE key = 'published_rows')"
         )
-        with self._attach_mirror_database(database):
+        with self._attach_library_mirror_database(database):
             return self._db.execute(query, [*rows, state]).fetchall()
 
     @contextmanager
-    def _attach_mirror_database(self, database: Path) -> Iterator[None]:
+    def _attach_library_mirror_database(self, database: Path) -> Iterator[None]:
         self._db.execute("ATTACH ? AS mirror", (f"{database.absolute().as_uri()}?mode=ro",))
         try:
             yield

@@ -193,7 +193,7 @@ class EntryFilter:
 
 
 @dataclass
-class EntryRow:
+class EntryListRow:
     """A row in a list of entries. `cites_30d` counts the citations of the entry in the last 30 days.
 
     `parent_title` is the title of the conversation `parent_id`, to which the entry belongs.
@@ -232,7 +232,7 @@ class EntryPage:
     `total`, `by_status` and `by_type` count the matching entries of all pages.
     """
 
-    entries: list[EntryRow] = field(default_factory=list)
+    entries: list[EntryListRow] = field(default_factory=list)
     total: int = 0
     by_status: Counter[str] = field(default_factory=Counter)
     by_type: Counter[str] = field(default_factory=Counter)
@@ -267,7 +267,7 @@ def query_entry_page(
     if wanted.topics:
         wanted = replace(wanted, topics=_resolve_topic_names_to_ids(workspace, wanted.topics))
     with open_catalog_snapshot(reader, is_given_up) as db:
-        _create_filtered_entries_table(db, reader, wanted, vectors, only)
+        _create_listed_entries_table(db, reader, wanted, vectors, only)
         page = EntryPage()
         for status, type_, count in db.execute(
             "SELECT status, type, count(*) FROM listed GROUP BY status, type ORDER BY type"
@@ -307,9 +307,9 @@ def _resolve_topic_names_to_ids(workspace: Workspace, names: Sequence[str]) -> t
     return tuple(ids)
 
 
-def get_entry_row(
+def get_entry_list_row(
     workspace: Workspace, reader: IndexReader, entry_id: str, *, vectors: bool = True
-) -> EntryRow | None:
+) -> EntryListRow | None:
     """Return an entry, even if it is hidden or archived; None if the entry does not exist."""
     every_entry = EntryFilter(hidden=True, archived=True)
     page = query_entry_page(workspace, reader, every_entry, vectors=vectors, only=entry_id)
@@ -323,7 +323,7 @@ _ENTRY_COLUMNS = (
 _LISTED_COLUMNS = (*_ENTRY_COLUMNS, "parent_id", "parent_title")
 
 
-def _create_filtered_entries_table(
+def _create_listed_entries_table(
     db: sqlite3.Connection,
     reader: IndexReader,
     wanted: EntryFilter,
@@ -431,18 +431,18 @@ def _make_catalog_sql_of_entry_filter(wanted: EntryFilter) -> tuple[list[str], l
     return conditions, values
 
 
-def _parse_entry_list_row(row: tuple[Any, ...]) -> EntryRow:
+def _parse_entry_list_row(row: tuple[Any, ...]) -> EntryListRow:
     *facts, error, status, chunks = row
     named = dict(zip(_LISTED_COLUMNS, facts, strict=True))
     named["tags"] = json.loads(named["tags"])
     named["hidden"], named["archived"] = bool(named["hidden"]), bool(named["archived"])
     subject = named["kind"] == "subject"
     ref = f"{named['topic']}/{named['slug']}" if subject else named["id"]
-    return EntryRow(ref=ref, error=error, status=status, chunks=chunks, **named)
+    return EntryListRow(ref=ref, error=error, status=status, chunks=chunks, **named)
 
 
 def _fill_citation_counts(
-    db: sqlite3.Connection, workspace: Workspace, rows: list[EntryRow], now: float
+    db: sqlite3.Connection, workspace: Workspace, rows: list[EntryListRow], now: float
 ) -> None:
     since = now - CITATION_DAYS * DAY_SECONDS
     if len(rows) > MAX_PAGE_SIZE:

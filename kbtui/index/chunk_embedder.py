@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
-from kbtui.index.indexable_entry_reader import find_embedding_neighbours
+from kbtui.index.indexable_entry_reader import find_neighbours_embedded_with_chunk
 from kbtui.index.indexer import IndexProgress
 from kbtui.index.unembedded_entries_file import EntriesWithoutVectorsWriter
 from kbtui.light_named_tuple import NamedTuple
@@ -436,7 +436,9 @@ class ChunkEmbedder:
             if not known.keys() >= set(hashes):
                 continue
             title, vector, *around = (known[hash_] for hash_ in hashes)
-            result.append((row, combine_into_passage_vector(row["kind"], title, vector, around)))
+            result.append(
+                (row, combine_title_text_and_neighbour_vectors(row["kind"], title, vector, around))
+            )
         return result
 
     def _embed_texts_or_read_cache(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
@@ -478,11 +480,11 @@ class ChunkEmbedder:
 
 def list_texts_to_embed_for_passage(title: str, chunks: list[Chunk], position: int) -> list[str]:
     """Return the texts from which a passage's vector is computed: the title, its own text, and its neighbours' texts."""
-    around = find_embedding_neighbours(chunks, position)
+    around = find_neighbours_embedded_with_chunk(chunks, position)
     return [title, chunks[position].text, *(one.text for one in around)]
 
 
-def combine_into_passage_vector(
+def combine_title_text_and_neighbour_vectors(
     kind: str, title: Matrix, own: Matrix, around: Sequence[Matrix]
 ) -> Matrix:
     """Return the unit vector of a passage from the vectors of its title, its text and its neighbours.

@@ -85,16 +85,16 @@ def split_text_into_chunks(
         # A heading starts a new chunk, unless the current chunk has only headings.
         opens = heading and any(not _HEADING.match(part.text) for part in held)
         if held and (full or chosen or opens):
-            found.append(_join_text_blocks(held))
+            found.append(_join_blocks_into_text_part(held))
             held, size = [], 0
         held.append(block)
         size += worth + 2
     if held:
-        found.append(_join_text_blocks(held))
+        found.append(_join_blocks_into_text_part(held))
     return found
 
 
-def _join_text_blocks(blocks: list[TextPartWithLineNumbers]) -> TextPartWithLineNumbers:
+def _join_blocks_into_text_part(blocks: list[TextPartWithLineNumbers]) -> TextPartWithLineNumbers:
     parts = [blocks[0].text]
     for before, block in pairwise(blocks):
         # Parts of one long line are joined by a space, blocks by the line breaks between them.

@@ -268,7 +268,7 @@ class EmbeddingProcessServer:
         self._method = min(seconds, key=seconds.__getitem__)
         self._embedder = embedders[self._method]
         with contextlib.suppress(OSError):
-            store_embedding_method(self._model, self._method, seconds)
+            store_fastest_embedding_method(self._model, self._method, seconds)
 
 
 def measure_embedding_methods(
@@ -313,7 +313,7 @@ def describe_embedding_environment(model: EmbeddingModelKeyAndSource) -> dict[st
     return found | {"export": "yes" if is_exported else "no"}
 
 
-def store_embedding_method(
+def store_fastest_embedding_method(
     model: EmbeddingModelKeyAndSource, method: str, seconds: dict[str, float]
 ) -> None:
     """Store the best method, and the processor time that each method needs for a text, in seconds."""

@@ -126,7 +126,7 @@ def hash_embedded_text(text: str) -> bytes:
 
 
 @lru_cache(maxsize=8)
-def make_first_passage_place(entry_id: str) -> int:
+def compute_first_passage_place_number(entry_id: str) -> int:
     """Return the place of an entry's first passage: a hash of the id, followed by 20 zero bits.
 
     The place of another passage is the sum of this place and the passage's ordinal. A place has at most
@@ -138,7 +138,7 @@ def make_first_passage_place(entry_id: str) -> int:
     return int.from_bytes(digest) >> (_ORDINAL_BITS + 1) << _ORDINAL_BITS
 
 
-def make_passage_place(entry_place: int, ordinal: int) -> int:
+def compute_passage_place_number(entry_place: int, ordinal: int) -> int:
     """Return the place of the passage at `ordinal`."""
     return entry_place + min(ordinal, _MAX_ORDINAL)
 
@@ -153,7 +153,7 @@ def get_place_range_of_entry(owner: int) -> tuple[int, int]:
     return owner << _ORDINAL_BITS, (owner << _ORDINAL_BITS) + _MAX_ORDINAL
 
 
-def get_block_of_place(place: int) -> int:
+def get_passage_block_of_place(place: int) -> int:
     """Return the block that contains a place: the first of its places."""
     return place & -BLOCK_PASSAGES
 

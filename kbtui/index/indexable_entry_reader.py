@@ -199,7 +199,7 @@ The neighbours on one side have at most `NEIGHBOUR_CHARACTERS` characters in tot
 """
 
 
-def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
+def find_neighbours_embedded_with_chunk(chunks: list[Chunk], position: int) -> list[Chunk]:
     """Return the neighbours whose texts are embedded together with the chunk at `position`."""
     found = []
     for step in (-1, 1):
@@ -383,7 +383,7 @@ def _make_conversation_entry_part(
         first = max(0, count - rewritten - NEIGHBOURS)
         around = catalog.list_entry_chunks(entry.id, first, count)
         texts = {chunk.text for chunk in new_chunks}
-        seen = catalog.count_equal_chunk_texts(texts, entry.id, count)
+        seen = catalog.count_repeats_of_chunk_texts(texts, entry.id, count)
     new_chunks = add_chunk_ids(entry.id, new_chunks, first=count, seen=seen)
     chunks = [*around, *new_chunks]
     cut = len(around) - rewritten

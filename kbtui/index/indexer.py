@@ -45,11 +45,11 @@ Visible entries count, too. The commit stores the catalog's sequence number, so 
 applies only later changes.
 """
 
-MAX_STALE_SHARE = 2e-5
-"""The maximum share of stale documents in a keyword index. An index with a larger share is rewritten.
+MAX_REPLACED_SHARE = 2e-5
+"""The maximum share of replaced documents in a keyword index. An index with a larger share is rewritten.
 
-A stale document has been replaced, but BM25's statistics still count it. Each commit makes at least
-one document stale: the one with the catalog's sequence number.
+BM25's statistics still count a replaced document. Each commit replaces at least one document: the
+one with the catalog's sequence number.
 """
 
 
@@ -182,11 +182,11 @@ class IndexGenerationWriter:
             self.writers[not entry.hidden].remove_entry(entry.id)
 
     def count_documents_to_rewrite(self) -> int:
-        """Return how many documents `remove_stale_documents` would rewrite."""
-        stale = filter(_has_too_many_stale_documents, self.writers.values())
-        return sum(writer.count_committed_documents() for writer in stale)
+        """Return how many documents `rewrite_indexes_with_many_replaced_documents` would rewrite."""
+        due = filter(_has_too_many_replaced_documents, self.writers.values())
+        return sum(writer.count_committed_documents() for writer in due)
 
-    def remove_stale_documents(self, give_up: Callable[[], bool]) -> None:
+    def rewrite_indexes_with_many_replaced_documents(self, give_up: Callable[[], bool]) -> None:
         """Rewrite each keyword index in which too many replaced documents still affect the scores.
 
         When `give_up` returns true, rewriting stops, and the index that is being rewritten does not
@@ -194,7 +194,7 @@ class IndexGenerationWriter:
         """
         seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
-            if not _has_too_many_stale_documents(writer):
+            if not _has_too_many_replaced_documents(writer):
                 continue
             entries = (
                 (entry, self.catalog.list_entry_chunks(entry.id))
@@ -217,8 +217,10 @@ class IndexGenerationWriter:
                     self._uncommitted = 0
 
 
-def _has_too_many_stale_documents(writer: KeywordIndexWriter) -> bool:
-    return writer.count_stale_documents() > writer.count_committed_documents() * MAX_STALE_SHARE
+def _has_too_many_replaced_documents(writer: KeywordIndexWriter) -> bool:
+    return (
+        writer.count_replaced_documents() > writer.count_committed_documents() * MAX_REPLACED_SHARE
+    )
 
 
 def _are_indexed_entry_fields_equal(old: CatalogEntry | None, new: CatalogEntry) -> bool:
@@ -368,20 +370,20 @@ class WorkspaceIndexWriter:
             self.storage.activate_new_generation()
         return changes
 
-    def remove_stale_documents(self, limit: int | None = None) -> int:
+    def rewrite_indexes_with_many_replaced_documents(self, limit: int | None = None) -> int:
         """Remove replaced documents from the keyword indexes by rewriting all other documents.
 
         Does nothing if there are more than `limit` documents to rewrite. Without a `limit`, the
         rewriting stops as soon as another refresh is requested. Returns how many documents still have
         to be rewritten.
         """
-        stale = self.storage.count_documents_to_rewrite()
-        if stale and (limit is None or stale <= limit):
-            self.storage.remove_stale_documents(
+        count = self.storage.count_documents_to_rewrite()
+        if count and (limit is None or count <= limit):
+            self.storage.rewrite_indexes_with_many_replaced_documents(
                 lambda: self._stop.is_set() or (limit is None and self._should_yield())
             )
-            stale = self.storage.count_documents_to_rewrite()
-        return stale
+            count = self.storage.count_documents_to_rewrite()
+        return count
 
     def _find_changed_entries(
         self, knowledge: KnowledgeBase, retry: bool

@@ -19,9 +19,9 @@ import tantivy
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.entry_and_chunk_data_types import (
-    get_block_of_place,
-    make_first_passage_place,
-    make_passage_place,
+    compute_first_passage_place_number,
+    compute_passage_place_number,
+    get_passage_block_of_place,
 )
 from kbtui.index.identifier_and_cjk_tokenizer import (
     MAX_COMPOUND_LENGTH,
@@ -231,7 +231,7 @@ class _TantivyWriter:
         self._added.clear()
         self.has_uncommitted_changes = False
 
-    def count_stale_documents(self) -> int:
+    def count_replaced_documents(self) -> int:
         """Count the replaced documents that are still part of BM25's statistics."""
         try:
             segments = json.loads((self._folder / "meta.json").read_bytes())["segments"]
@@ -300,9 +300,9 @@ class KeywordIndexWriter:
         self._writer.commit()
         self._writer.reload()
 
-    def count_stale_documents(self) -> int:
+    def count_replaced_documents(self) -> int:
         """Count the replaced documents that are still part of BM25's statistics."""
-        return self._writer.count_stale_documents()
+        return self._writer.count_replaced_documents()
 
     def count_committed_documents(self) -> int:
         """Return the number of documents that the index contained at the last commit."""
@@ -331,7 +331,7 @@ class KeywordIndexWriter:
     def _add_passage_documents(self, entry: CatalogEntry, chunks: Sequence[Chunk]) -> None:
         if not chunks:
             return
-        first_place = make_first_passage_place(entry.id)
+        first_place = compute_first_passage_place_number(entry.id)
         title = normalize_unicode(entry.title)
         title_code = list(extract_code_words(title))
         same = [
@@ -366,10 +366,10 @@ class KeywordIndexWriter:
                     normalize_unicode(key), normalize_unicode(value)
                 ):
                     document.add_text("arg", term)
-            place = make_passage_place(first_place, chunk.ordinal)
+            place = compute_passage_place_number(first_place, chunk.ordinal)
             document.add_unsigned("chunk", chunk.number)
             document.add_unsigned("place", place)
-            document.add_unsigned("block", get_block_of_place(place))
+            document.add_unsigned("block", get_passage_block_of_place(place))
             # The text of tool calls and their results does not count for the passages around them.
             document.add_unsigned("prose_length", len(chunk.text) if chunk.embed else 0)
             document.add_unsigned("tie", int(chunk.id, 16))

@@ -17,7 +17,7 @@ import numpy as np
 
 from kbtui.errors import NothingFound, UsageError
 from kbtui.index.catalog_database import CatalogDatabase
-from kbtui.index.chunk_embedder import combine_into_passage_vector
+from kbtui.index.chunk_embedder import combine_title_text_and_neighbour_vectors
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailableError,
@@ -325,7 +325,9 @@ def _measure_embedding_model(
     speed = timed / max(1e-9, seconds)
     of_passages = np.vstack(
         [
-            combine_into_passage_vector(one.kind, titles[one.title], texts[one.text], ())
+            combine_title_text_and_neighbour_vectors(
+                one.kind, titles[one.title], texts[one.text], ()
+            )
             for one in passages
         ]
     )

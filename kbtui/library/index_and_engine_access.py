@@ -328,7 +328,7 @@ class TemporaryClientIndex:
                 )
                 with closing(index):
                     index.refresh_index()
-                    index.remove_stale_documents()
+                    index.rewrite_indexes_with_many_replaced_documents()
                     self._configuration_problem = index.configuration_problem
                 self._error = None
             except (KbtuiError, OSError, ValueError, DatabaseError) as error:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kbtui.index.chunk_embedder import (
-    combine_into_passage_vector,
+    combine_title_text_and_neighbour_vectors,
     list_texts_to_embed_for_passage,
     make_vector_table_row,
 )
@@ -174,7 +174,9 @@ def _make_vector_rows(
         rows, vectors = [], []
         for passage, group in zip(some, groups, strict=True):
             title, own, *around = (known[hash_embedded_text(text)] for text in group)
-            vectors.append(combine_into_passage_vector(passage.entry.kind, title, own, around))
+            vectors.append(
+                combine_title_text_and_neighbour_vectors(passage.entry.kind, title, own, around)
+            )
             row = make_vector_table_row(passage.entry, passage.chunk)
             row["number"] = passage.number_in_published_table
             rows.append(row)

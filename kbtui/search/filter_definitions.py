@@ -109,7 +109,7 @@ class FilterDefinition:
         """The filter with a value, for people who do not know it yet."""
 
     @property
-    def joined_option_names(self) -> str:
+    def joined_command_line_options(self) -> str:
         """The options of the filter on the command line, joined by `/` for error messages."""
         return "/".join(self.options)
 
@@ -190,7 +190,7 @@ def _has_conversation_label(
     )
 
 
-def _has_conversation_state(
+def _is_conversation_in_state(
     info: ConversationInfo, _: ConversationToolsAndModels, state: str
 ) -> bool:
     return {
@@ -288,7 +288,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
     FilterDefinition(
         "is", f"only conversations that are {', '.join(STATES[:-1])} or {STATES[-1]}", "choice",
         ("status",), search="is", term="entry", example="is:pinned",
-        library=_has_conversation_state, noun="state", choices=_map_names_to_themselves(*STATES),
+        library=_is_conversation_in_state, noun="state", choices=_map_names_to_themselves(*STATES),
     ),
     FilterDefinition(
         "is", f"only entries with this status: {', '.join(ENTRY_STATUSES)}", "choice", ("status",),
@@ -297,7 +297,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
 )  # fmt: skip
 
 
-def list_filters_of_input(filter_input: FilterInput) -> list[FilterDefinition]:
+def list_filters_accepted_by_input_field(filter_input: FilterInput) -> list[FilterDefinition]:
     """Return the filters that an input accepts."""
     is_library = filter_input == "library"
     return [row for row in FILTERS if getattr(row, filter_input) or (is_library and row.search)]
@@ -305,18 +305,24 @@ def list_filters_of_input(filter_input: FilterInput) -> list[FilterDefinition]:
 
 def format_filter_keys(filter_input: FilterInput, *, without: Sequence[str] = ()) -> str:
     """Return the keys of an input's filters as a phrase, such as `topic:, after: and before:`."""
-    keys = [f"{row.key}:" for row in list_filters_of_input(filter_input) if row.key not in without]
+    keys = [
+        f"{row.key}:"
+        for row in list_filters_accepted_by_input_field(filter_input)
+        if row.key not in without
+    ]
     return f"{', '.join(keys[:-1])} and {keys[-1]}"
 
 
 def map_filters_by_key(filter_input: FilterInput) -> dict[str, FilterDefinition]:
     """Return the filters that `filter_input` accepts, by key. A filter is also listed under its aliases."""
     return {
-        name: row for row in list_filters_of_input(filter_input) for name in (row.key, *row.aliases)
+        name: row
+        for row in list_filters_accepted_by_input_field(filter_input)
+        for name in (row.key, *row.aliases)
     }
 
 
-def list_inputs_with_filter(key: str) -> list[FilterInput]:
+def list_input_fields_accepting_filter(key: str) -> list[FilterInput]:
     """Return the inputs that accept the filter `key:`."""
     inputs: tuple[FilterInput, ...] = ("search", "library", "entries")
     return [one for one in inputs if key in map_filters_by_key(one)]

@@ -22,8 +22,8 @@ from kbtui.index.entry_and_chunk_data_types import (
     SCORE_TOLERANCE,
     RankedChunk,
     drop_last_row_and_ties,
-    get_block_of_place,
     get_entry_number_of_place,
+    get_passage_block_of_place,
     get_place_range_of_entry,
     select_best_chunks_and_further_entries,
     sort_ranked_chunks,
@@ -36,7 +36,7 @@ from kbtui.index.identifier_and_cjk_tokenizer import (
     normalize_unicode,
 )
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.search.nearby_passage_scoring import NearbyPassageScorer, make_any_number_query
+from kbtui.search.nearby_passage_scoring import TextAroundPassageScorer, make_any_number_query
 from kbtui.search.query_stemming_and_matching import (
     QueryWord,
     StemmedQueryWordPart,
@@ -156,7 +156,7 @@ class CombinedTermStatistics:
 
         This number includes replaced documents.
         """
-        return sum(_count_scored_documents(one, self._schema) for one in self._searchers)
+        return sum(_read_document_count_behind_scores(one, self._schema) for one in self._searchers)
 
     def compute_rarity(self, *field_terms: tuple[str, str]) -> float:
         """Return the sum of the BM25 inverse document frequencies of terms, given as pairs `(field, term)`."""
@@ -164,7 +164,7 @@ class CombinedTermStatistics:
         return sum(compute_rarity(count, self._scored_document_count) for count in counts)
 
 
-def _count_scored_documents(searcher: Any, schema: Any) -> int:
+def _read_document_count_behind_scores(searcher: Any, schema: Any) -> int:
     """Return how many documents tantivy counts for its scores.
 
     tantivy reveals this number only in the explanation of a score.
@@ -232,12 +232,12 @@ class QueryTermBuilder:
                 yield self._build_near_spellings_term(token)
         if wholes := word.forms.wholes:
             # If the query has `utf-8`, a text with `utf8` also matches.
-            joined = self._list_body_terms(wholes[-1]) if wholes[-1].isalnum() else []
+            joined = self._list_first_stem_as_body_term(wholes[-1]) if wholes[-1].isalnum() else []
             field_terms = [("code", whole) for whole in wholes]
             yield self._build_query_term(word.text, CODE_WEIGHT, *field_terms, *joined)
         for part in word.forms.parts:
             yield self._build_query_term(
-                part, PART_WEIGHT, ("code", part), *self._list_body_terms(part)
+                part, PART_WEIGHT, ("code", part), *self._list_first_stem_as_body_term(part)
             )
         for pair in word.forms.pairs:
             found = list_terms_with_prefix(self._searcher, "code", pair) if len(pair) == 1 else []
@@ -245,7 +245,7 @@ class QueryTermBuilder:
         if word.completions:
             yield self._build_query_term(f"{word.text}…", GUESS_WEIGHT, *word.completions)
 
-    def _list_body_terms(self, text: str) -> list[tuple[str, str]]:
+    def _list_first_stem_as_body_term(self, text: str) -> list[tuple[str, str]]:
         return [("body", stem) for stem in self._language.stem_text(text)[:1]]
 
     def build_word_pair_terms(self, words: Sequence[QueryWord]) -> Iterable[QueryTerm]:
@@ -434,7 +434,7 @@ class KeywordSearch:
         `select_best_chunks_and_further_entries`). If the query has only filters, the newest chunks come
         first.
         """
-        return self._merge_rows_of_both_indexes(
+        return self._merge_rows_of_visible_and_hidden_index(
             [side.rank_chunks_of_index(limit) for side in self.sides], limit
         )
 
@@ -461,9 +461,9 @@ class KeywordSearch:
         rows = [
             side.rank_chunks_of_index(limit, side.near_query or side.query) for side in self.sides
         ]
-        return self._merge_rows_of_both_indexes(rows, limit)
+        return self._merge_rows_of_visible_and_hidden_index(rows, limit)
 
-    def _merge_rows_of_both_indexes(
+    def _merge_rows_of_visible_and_hidden_index(
         self, sides: list[list[RankedChunk]], limit: int
     ) -> list[RankedChunk]:
         found, *more = sides
@@ -552,7 +552,7 @@ class _KeywordIndexQuery:
         """The numbers of the chunks whose own texts match `query`; None if there are too many to fetch."""
         self.places_with_surroundings: set[int] = set()
         """The places of the chunks whose scores include that of the text around them."""
-        self.surroundings = NearbyPassageScorer(
+        self.surroundings = TextAroundPassageScorer(
             self.searcher, self._schema, self.words, self._counted
         )
 
@@ -680,7 +680,7 @@ class _KeywordIndexQuery:
         found = drop_last_row_and_ties(found) if cut else found
         best = found[: BEST_PASSAGES + 1]
         best = drop_last_row_and_ties(best) if len(best) > BEST_PASSAGES else best
-        around = self.surroundings.score_passages_near(places[row[0]] for row in best)
+        around = self.surroundings.score_text_around_passages(places[row[0]] for row in best)
         self.places_with_surroundings |= around.keys()
         near, more_places = self._search_chunks_at_places(around, wanted)
         places |= more_places
@@ -729,7 +729,7 @@ class _KeywordIndexQuery:
         """
         if not wanted_places:
             return [], {}
-        blocks = {get_block_of_place(place) for place in wanted_places}
+        blocks = {get_passage_block_of_place(place) for place in wanted_places}
         among = (Occur.Must, make_any_number_query(self._schema, "block", blocks))
         query = Query.boolean_query([among, *wanted, *self._limits])
         rows, places = self._search_chunks(query, len(blocks) * BLOCK_PASSAGES)
@@ -756,7 +756,7 @@ class _KeywordIndexQuery:
         numbers = self.searcher.fast_field_values("chunk", addresses) if hits else ()
         return {number: score for number, (score, _) in zip(numbers, hits, strict=True)}
 
-    def select_chunk_numbers_of_index(self, numbers: Collection[int]) -> set[int]:
+    def select_chunk_numbers_found_in_index(self, numbers: Collection[int]) -> set[int]:
         """Return the chunk numbers in `numbers` whose chunks are in this index."""
         query = make_any_number_query(self._schema, "chunk", numbers)
         return set(self._find_chunk_scores(query, len(numbers)))

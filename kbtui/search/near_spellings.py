@@ -83,18 +83,18 @@ def find_near_spellings(
     if keeps_first_letter:
         near = [other for other in near if other[:1] == word[0]]
     stems = set(stem_text(" ".join(near))) - {excluded}
-    found = _estimate_stem_likelihoods(
+    found = _estimate_near_spelling_likelihoods(
         word, stems, searcher, stem_text, read_texts_with_stem, function_words
     )
     if not found and compares_similar and len(word) >= MIN_LETTERS_TO_COMPARE:
         similar = {stem for stem in _list_similar_terms(word, searcher) if stem != excluded}
-        found = _estimate_stem_likelihoods(
+        found = _estimate_near_spelling_likelihoods(
             word, similar, searcher, stem_text, read_texts_with_stem, function_words
         )
     return found
 
 
-def _estimate_stem_likelihoods(
+def _estimate_near_spelling_likelihoods(
     word: str,
     stems: Iterable[str],
     searcher: Any,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tantivy import Occur, Query
 
-from kbtui.index.entry_and_chunk_data_types import BLOCK_PASSAGES, get_block_of_place
+from kbtui.index.entry_and_chunk_data_types import BLOCK_PASSAGES, get_passage_block_of_place
 from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class _NearbyPassage(NamedTuple):
     terms: tuple[int, ...]
 
 
-class NearbyPassageScorer:
+class TextAroundPassageScorer:
     """Finds and scores the words of a query around the passages of a keyword index."""
 
     def __init__(
@@ -84,12 +84,17 @@ class NearbyPassageScorer:
         best = sorted(found.values(), key=lambda term: (-term.highest, term.stem))
         self.terms = best[:MAX_SURROUNDING_TERMS]
 
-    def score_passages_near(self, places: Iterable[int]) -> dict[int, float]:
+    def score_text_around_passages(self, places: Iterable[int]) -> dict[int, float]:
         """Map the place of each passage at or near `places` to the score of the text around this passage."""
         near = {place + step for place in places for step, _ in _STEPS}
-        return {place: sum(scores) for place, scores in self.score_terms(near).items()}
+        return {
+            place: sum(scores)
+            for place, scores in self.score_terms_in_text_around_passages(near).items()
+        }
 
-    def score_terms(self, places: Collection[int]) -> dict[int, list[float]]:
+    def score_terms_in_text_around_passages(
+        self, places: Collection[int]
+    ) -> dict[int, list[float]]:
         """Return the score that each term in `terms` adds to the passage at each place.
 
         Places without a passage are left out.
@@ -117,7 +122,9 @@ class NearbyPassageScorer:
     def _find_passages_around_places(self, places: Collection[int]) -> Mapping[int, _NearbyPassage]:
         """Map each place at and around `places` to the passage there."""
         blocks = {
-            get_block_of_place(place + step) for place in places for step in (-REACH, 0, REACH)
+            get_passage_block_of_place(place + step)
+            for place in places
+            for step in (-REACH, 0, REACH)
         }
         among = make_any_number_query(self._schema, "block", blocks)
         # One search finds all terms of each passage: term N adds 2 to the power of N to the score.

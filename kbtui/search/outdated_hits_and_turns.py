@@ -178,7 +178,7 @@ def _strip_escapes_and_collapse_spaces(text: str) -> str:
     return " ".join(strip_escape_sequences(text).split())
 
 
-class TurnWithOutdatedCitations(NamedTuple):
+class TurnCitingOutdatedSubjects(NamedTuple):
     """A turn, and the subjects that have changed or disappeared since they were given to the turn.
 
     `timestamp` is the time of the first call that returned one of these subjects, in Unix seconds.
@@ -192,22 +192,22 @@ class TurnWithOutdatedCitations(NamedTuple):
 
 def list_outdated_turns(
     workspace: Workspace, reader: IndexReader, *, hidden: bool = False
-) -> list[TurnWithOutdatedCitations]:
+) -> list[TurnCitingOutdatedSubjects]:
     """Return all outdated turns, newest first."""
     given = reader.list_one_citation_per_given_text()
-    outdated = find_outdated_turns_in_rows(workspace, reader, given, hidden=hidden)
+    outdated = find_turns_with_outdated_citations(workspace, reader, given, hidden=hidden)
     targets = {subject.ref for turn in outdated for subject in turn.subjects}
     rows = reader.list_citations_of_targets(targets)
-    return find_outdated_turns_in_rows(workspace, reader, rows, hidden=hidden)
+    return find_turns_with_outdated_citations(workspace, reader, rows, hidden=hidden)
 
 
-def find_outdated_turns_in_rows(
+def find_turns_with_outdated_citations(
     workspace: Workspace,
     reader: IndexReader,
     rows: Iterable[CitationWithGivenSubjectText],
     *,
     hidden: bool,
-) -> list[TurnWithOutdatedCitations]:
+) -> list[TurnCitingOutdatedSubjects]:
     """Return the outdated turns among the turns in `rows`, in the order of the rows.
 
     Hidden subjects count only if `hidden` is true.
@@ -221,7 +221,7 @@ def find_outdated_turns_in_rows(
     entries = reader.get_entries_by_id(set(ids.values()))
     root = str(workspace.root)
     texts = {entry.id: _make_lazy_subject_text(root, entry) for entry in entries.values()}
-    turns: dict[tuple[str, int], TurnWithOutdatedCitations] = {}
+    turns: dict[tuple[str, int], TurnCitingOutdatedSubjects] = {}
     for row in rows:
         entry = entries.get(ids.get(row.target, ""))
         if entry is not None and entry.hidden and not hidden:
@@ -230,7 +230,7 @@ def find_outdated_turns_in_rows(
         state = find_citation_state(row.extent, row.given, now).state
         if state in ("changed", "gone"):
             key = row.conversation, row.turn
-            turn = turns.setdefault(key, TurnWithOutdatedCitations(*key, row.timestamp, []))
+            turn = turns.setdefault(key, TurnCitingOutdatedSubjects(*key, row.timestamp, []))
             subject = OutdatedCitedSubject(row.target, state)
             if subject not in turn.subjects:
                 turn.subjects.append(subject)

@@ -114,7 +114,7 @@ class RankBonusCalculator:
         parts = (
             self._compute_word_bonuses(turns),
             _compute_reply_bonuses(turns),
-            _compute_conversation_bonuses(turns),
+            _compute_bonuses_from_other_turns(turns),
             [REASONING_BONUS if one.chunk.role == "reasoning" else 0.0 for one in turns],
         )
         of_turns = dict(zip((one.number for one in turns), zip(*parts, strict=True), strict=True))
@@ -189,7 +189,7 @@ def _compute_reply_bonuses(turns: Sequence[ScoredPassage]) -> list[float]:
     return found
 
 
-def _compute_conversation_bonuses(turns: Sequence[ScoredPassage]) -> list[float]:
+def _compute_bonuses_from_other_turns(turns: Sequence[ScoredPassage]) -> list[float]:
     """Return each passage's bonus for other passages of its conversation that match the query.
 
     The bonus is a share of the mean score of the best of these passages, plus shares of the scores of the

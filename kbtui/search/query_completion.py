@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.search.filter_definitions import (
     FilterDefinition,
-    list_filters_of_input,
+    list_filters_accepted_by_input_field,
     map_filters_by_key,
     quote_filter_value,
 )
@@ -128,7 +128,7 @@ def list_filter_completions(
             return []
         return [
             QueryCompletion(start, cursor, f"{row.key}:", row.about)
-            for row in list_filters_of_input(filter_input)
+            for row in list_filters_accepted_by_input_field(filter_input)
             if f"{row.key}:".startswith(part) and f"{row.key}:" != part
         ]
     values = list_values(known[match["key"].lower()], part)
@@ -149,7 +149,7 @@ def _list_filter_values(
     if row.kind in {"term", "argument", "agent", "file"} and reader is not None:
         searcher = reader.open_keyword_index().searcher()
         if row.kind == "file":
-            return _list_file_names(searcher, part)
+            return _list_file_names_in_tool_arguments(searcher, part)
         begun = part if row.kind == "argument" else ""
         terms = searcher.terms_with_prefix(row.term, begun, limit=200)
         return [(term, format_counted_noun(count, "passage")) for term, count in terms]
@@ -160,7 +160,7 @@ FILE_ARGUMENTS = ("path", "file_path", "filepath", "absolute_path", "filename", 
 """The arguments with which tool calls name a file, in lower case as in the index."""
 
 
-def _list_file_names(searcher: Any, part: str) -> list[tuple[str, str]]:
+def _list_file_names_in_tool_arguments(searcher: Any, part: str) -> list[tuple[str, str]]:
     """Return the file names that begin with `part`, from arguments of tool calls, the most frequent first."""
     counts: Counter[str] = Counter()
     for argument in FILE_ARGUMENTS:

@@ -14,7 +14,7 @@ from kbtui.search.filter_definitions import (
     VALUE_PATTERN,
     FilterDefinition,
     FilterValueError,
-    list_inputs_with_filter,
+    list_input_fields_accepting_filter,
     map_filters_by_key,
     split_filter_values,
 )
@@ -161,7 +161,7 @@ def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | N
     if match := _FILTER_LIKE.match(word.lower()):
         from difflib import get_close_matches
 
-        if match[1] not in known and (inputs := list_inputs_with_filter(match[1])):
+        if match[1] not in known and (inputs := list_input_fields_accepting_filter(match[1])):
             return Notice("filter_of_other_input", {"word": match[1], "inputs": inputs})
         if near := get_close_matches(match[1], known, n=1, cutoff=0.79):
             return Notice("unknown_filter", {"word": match[1], "suggestion": near[0]})
@@ -172,7 +172,7 @@ def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | N
             elsewhere = get_close_matches(match[1], sorted(others), n=1, cutoff=0.79)
             if elsewhere:
                 nearest = elsewhere[0]
-            inputs = list_inputs_with_filter(nearest) if elsewhere else []
+            inputs = list_input_fields_accepting_filter(nearest) if elsewhere else []
             return Notice(
                 "unknown_filter",
                 {"word": match[1], "suggestion": "", "nearest": nearest, "inputs": inputs},
@@ -217,12 +217,14 @@ class ToolArgumentAndExclusionFilters(NamedTuple):
         return all(
             set(terms) & _list_tool_argument_terms(chunk) for terms in self.args
         ) and not any(
-            set(values) & _get_chunk_field_values(name, entry, chunk)
+            set(values) & _get_chunk_values_to_compare_with_filter(name, entry, chunk)
             for name, values in self.without
         )
 
 
-def _get_chunk_field_values(name: str, entry: CatalogEntry, chunk: Chunk) -> set[str | None]:
+def _get_chunk_values_to_compare_with_filter(
+    name: str, entry: CatalogEntry, chunk: Chunk
+) -> set[str | None]:
     if name == "arg":
         return {*_list_tool_argument_terms(chunk)}
     return {
@@ -400,7 +402,7 @@ class _FilterToRequestConverter:
             terms = sorted(entries)
         elif row.key == "is":
             states = [state for value in values for state in row.parse_choice_value(value)]
-            entries = self._find_conversations_by_library_filter(row, states)
+            entries = self._find_conversations_by_library_pane_filter(row, states)
             terms = sorted(entries)
             if "archived" in states and not part.excluded:
                 self._request = self._request._replace(archived=True)
@@ -542,7 +544,7 @@ class _FilterToRequestConverter:
         """
         from kbtui.conversations.conversation_repository import list_conversations
 
-        found = self._find_conversations_by_library_filter(row, values)
+        found = self._find_conversations_by_library_pane_filter(row, values)
         if not found:
             infos = list_conversations(self._workspace, counts=False)
             known = Counter(
@@ -554,7 +556,7 @@ class _FilterToRequestConverter:
             raise row.make_unknown_value_error(values[0], [name for name, _ in known.most_common()])
         return found
 
-    def _find_conversations_by_library_filter(
+    def _find_conversations_by_library_pane_filter(
         self, row: FilterDefinition, values: Sequence[str]
     ) -> set[str]:
         """Return the ids of the conversations that the library pane would show for one of the values."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.index.entry_and_chunk_data_types import make_first_passage_place, make_passage_place
+from kbtui.index.entry_and_chunk_data_types import (
+    compute_first_passage_place_number,
+    compute_passage_place_number,
+)
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice, NoticeValues
 from kbtui.search.outdated_hits_and_turns import HitFreshnessChecker
@@ -96,7 +99,7 @@ class SearchExplainer:
         """
         entry, chunks = find_passages_of_reference(self._reader, ref)
         if entry is None:
-            reason = explain_missing_entry(self._workspace, ref)
+            reason = explain_entry_missing_from_index(self._workspace, ref)
             return RankExplanation(str(ref), "", None, kept_out=[reason])
         if not chunks:
             reason = _make_entry_error_notice(entry.error) if entry.error else Notice("no_text")
@@ -108,16 +111,18 @@ class SearchExplainer:
     def _store_term_scores(self, explained: Sequence[tuple[CatalogEntry, Chunk]]) -> None:
         """Store the score that each term of the query adds to each explained chunk."""
         self._places = {
-            chunk.number: make_passage_place(make_first_passage_place(entry.id), chunk.ordinal)
+            chunk.number: compute_passage_place_number(
+                compute_first_passage_place_number(entry.id), chunk.ordinal
+            )
             for entry, chunk in explained
         }
         self._term_scores = [
             _IndexTermScores(
-                side.select_chunk_numbers_of_index(self._places),
+                side.select_chunk_numbers_found_in_index(self._places),
                 side.score_terms(self._places),
                 side.surroundings.terms,
                 # The text around passages that are not near the best ones does not count.
-                side.surroundings.score_terms(
+                side.surroundings.score_terms_in_text_around_passages(
                     side.places_with_surroundings.intersection(self._places.values())
                 ),
             )
@@ -262,12 +267,17 @@ class SearchExplainer:
         if not chunk.embed or not is_compared:
             return None
         from kbtui.index.chunk_embedder import NEIGHBOUR_WEIGHTS, TITLE_WEIGHT
-        from kbtui.index.indexable_entry_reader import NEIGHBOURS, find_embedding_neighbours
+        from kbtui.index.indexable_entry_reader import (
+            NEIGHBOURS,
+            find_neighbours_embedded_with_chunk,
+        )
 
         first, end = max(0, chunk.ordinal - NEIGHBOURS), chunk.ordinal + NEIGHBOURS + 1
         chunks = self._reader.list_entry_chunks(entry.id, first, end)
         position = next((at for at, other in enumerate(chunks) if other.id == chunk.id), None)
-        around = find_embedding_neighbours(chunks, position) if position is not None else []
+        around = (
+            find_neighbours_embedded_with_chunk(chunks, position) if position is not None else []
+        )
         return WeightedEmbeddingTexts(
             chunk.text,
             entry.title,
@@ -321,7 +331,7 @@ def _make_entry_error_notice(detail: str) -> Notice:
     return Notice("entry_error", {"detail": detail})
 
 
-def explain_missing_entry(workspace: Workspace, ref: Ref) -> Notice:
+def explain_entry_missing_from_index(workspace: Workspace, ref: Ref) -> Notice:
     """Explain why the index has no entry for a reference."""
     from kbtui.errors import NothingFound
     from kbtui.knowledge import load_knowledge

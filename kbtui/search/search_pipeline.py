@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kbtui.index.entry_and_chunk_data_types import SCORE_TOLERANCE, UserRequestChunkPlace
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice
-from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_value
+from kbtui.search.filter_definitions import list_filters_accepted_by_input_field, quote_filter_value
 from kbtui.search.near_spellings import measure_spelling_distance
-from kbtui.search.outdated_hits_and_turns import HitFreshnessChecker, find_outdated_turns_in_rows
+from kbtui.search.outdated_hits_and_turns import (
+    HitFreshnessChecker,
+    find_turns_with_outdated_citations,
+)
 from kbtui.search.passage_reranker import (
     RERANKED_PASSAGES,
     RankBonusCalculator,
@@ -176,7 +179,7 @@ def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) 
             if token.corrected
         }:
             if not found:
-                text = _join_matched_words(hits)
+                text = _join_matched_words_and_titles(hits)
                 for stem, first, last in search.language.locate_stems(text):
                     found.setdefault(stem, {})[text[first:last].lower()] = None
             near = [
@@ -193,7 +196,7 @@ def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) 
     return [Notice("near_spellings", {"words": [*words], "near": [*spellings], "total": count})]
 
 
-def _join_matched_words(hits: Sequence[Hit]) -> str:
+def _join_matched_words_and_titles(hits: Sequence[Hit]) -> str:
     """Return the matched words of the hits, then their titles: one per line, without duplicates."""
     matched = (hit.text[first:last] for hit in hits for first, last in hit.matches)
     return "\n".join(dict.fromkeys((*matched, *(hit.title for hit in hits))))
@@ -533,7 +536,7 @@ def add_later_developments_to_hits(
     `measure_chunk_match` returns how well a chunk matches the query.
     """
     hits = _add_answers_to_hits(run, hits)
-    hits = _add_later_turns(run, hits, measure_chunk_match)
+    hits = _add_later_matching_turns_to_hits(run, hits, measure_chunk_match)
     return _add_outdated_subjects_to_hits(run, hits)
 
 
@@ -564,7 +567,7 @@ def _cut_at_word(text: str, length: int) -> str:
     return f"{kept} …"
 
 
-def _add_later_turns(
+def _add_later_matching_turns_to_hits(
     run: SearchRun, hits: list[Hit], measure_chunk_match: Callable[[int], float]
 ) -> list[Hit]:
     """Add to each hit in a turn the last later turn that matches the query well; return all hits."""
@@ -602,7 +605,7 @@ def _add_outdated_subjects_to_hits(run: SearchRun, hits: list[Hit]) -> list[Hit]
     rows = run.reader.find_subject_citations_in_turns(turns)
     if not rows:
         return hits
-    outdated = find_outdated_turns_in_rows(
+    outdated = find_turns_with_outdated_citations(
         run.workspace, run.reader, rows, hidden=run.request.hidden
     )
     found = {(one.conversation, one.turn): one.subjects for one in outdated}
@@ -720,7 +723,8 @@ def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
     """Return all filters of a search, from its query and from its options, as text in query syntax."""
     found = []
     fields = {
-        row.key: getattr(request, row.search, None) for row in list_filters_of_input("search")
+        row.key: getattr(request, row.search, None)
+        for row in list_filters_accepted_by_input_field("search")
     }
     for key, value in fields.items():
         if isinstance(value, datetime):
@@ -752,7 +756,7 @@ def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
     """
     if best is None:
         return True
-    rare = _find_rare_words(run)
+    rare = _find_rare_query_words(run)
     text = f"{best.title}\n{best.text}"
     if not rare or QueryMatchFinder(rare, (), run.keyword_search.language).find_matches(text):
         return False
@@ -760,7 +764,7 @@ def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
     return dict(run.legs.get("semantic", ())).get(number, 0.0) < MIN_SIMILARITY
 
 
-def _find_rare_words(run: SearchRun) -> list[QueryWord]:
+def _find_rare_query_words(run: SearchRun) -> list[QueryWord]:
     """Return the rare words of a query; if no word is rare, return all words except function words.
 
     Returns an empty list for a query with a phrase, because every hit of such a query contains the
@@ -821,7 +825,7 @@ def _list_filters_in_effect(query: ParsedQuery, request: SearchRequest) -> list[
         for part in query.filters
     ]
     defaults = SearchRequest._field_defaults
-    for row in list_filters_of_input("search"):
+    for row in list_filters_accepted_by_input_field("search"):
         value = getattr(request, row.search, None)
         if value in (None, (), defaults.get(row.search)):
             continue

@@ -135,13 +135,18 @@ def parse_search_request(shape: Mapping[str, Any]) -> SearchRequest:
 
 
 def _parse_date(field: str, text: str) -> datetime:
-    from kbtui.search.filter_definitions import FilterValueError, list_filters_of_input
+    from kbtui.search.filter_definitions import (
+        FilterValueError,
+        list_filters_accepted_by_input_field,
+    )
 
-    row = next(row for row in list_filters_of_input("search") if row.search == field)
+    row = next(row for row in list_filters_accepted_by_input_field("search") if row.search == field)
     try:
         return row.parse_date_value(text)
     except FilterValueError as error:
-        raise UsageError(error.message, where=row.joined_option_names, hint=error.hint) from error
+        raise UsageError(
+            error.message, where=row.joined_command_line_options, hint=error.hint
+        ) from error
 
 
 class QueryMistake(NamedTuple):

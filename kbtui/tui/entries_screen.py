@@ -17,8 +17,8 @@ from kbtui.index.catalog_query import (
     CITATION_DAYS,
     PREVIEW_CHARACTERS,
     EntryFilter,
+    EntryListRow,
     EntryPage,
-    EntryRow,
     query_entry_page,
     read_entry_chunks_as_json,
 )
@@ -89,7 +89,7 @@ class LoadedEntryRows(NamedTuple):
     """
 
     wanted: EntryFilter
-    rows: list[EntryRow]
+    rows: list[EntryListRow]
     page: EntryPage
 
     @property
@@ -177,7 +177,7 @@ class EntryTable(RowList):
         self.post_message(self.LastEntryRequested())
 
     @property
-    def selected_entry(self) -> EntryRow | None:
+    def selected_entry(self) -> EntryListRow | None:
         """The entry in the selected row; None if the list is empty."""
         row = self.selected_row
         return row.data if row is not None else None
@@ -198,7 +198,7 @@ def make_entry_table_headings(width: int) -> tuple[Spans, Spans]:
     return [(f"  {left}", "section")], [(right, "section")]
 
 
-def _format_entry_title_cell(entry: EntryRow) -> Spans:
+def _format_entry_title_cell(entry: EntryListRow) -> Spans:
     sign, role = STATUS_SIGNS[entry.status]
     flags = ", ".join(name for name in ("hidden", "archived") if getattr(entry, name))
     # Tags come last, because a narrow table cuts off the end of the text.
@@ -213,7 +213,7 @@ def _format_entry_title_cell(entry: EntryRow) -> Spans:
     ]
 
 
-def _format_entry_value_cells(entry: EntryRow, width: int) -> Spans:
+def _format_entry_value_cells(entry: EntryListRow, width: int) -> Spans:
     values = {
         "type": (entry.type, "dim"),
         "changed": (format_unix_time_as_day(entry.changed), "dim"),
@@ -273,7 +273,9 @@ class FoldablePassageBlock(FoldHeadingBlock):
         return self.text
 
 
-def build_entry_details_document(library: Library, row: EntryRow, now: datetime) -> ReaderDocument:
+def build_entry_details_document(
+    library: Library, row: EntryListRow, now: datetime
+) -> ReaderDocument:
     """Return a document with the facts, recent citations and passages of an entry.
 
     Called in a background thread.
@@ -304,7 +306,7 @@ def build_entry_details_document(library: Library, row: EntryRow, now: datetime)
     )
 
 
-def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Spans]]:
+def _make_entry_facts(row: EntryListRow, source: str | None) -> list[tuple[str, Spans]]:
     sign, role = STATUS_SIGNS[row.status]
     facts: dict[str, Spans] = {
         "entry": [
@@ -324,7 +326,7 @@ def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Span
 
 
 def _read_source_name_and_text_problem(
-    library: Library, row: EntryRow
+    library: Library, row: EntryListRow
 ) -> tuple[str | None, str | None]:
     """Return the name of a subject's source, and the problem with the subject's text.
 
@@ -341,7 +343,7 @@ def _read_source_name_and_text_problem(
     return text.source_name, text.problem and f"front matter ignored: {text.problem}"
 
 
-def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> list[ReaderBlock]:
+def _make_citation_blocks(library: Library, row: EntryListRow, now: datetime) -> list[ReaderBlock]:
     from kbtui.citations.citation_formatting_and_markdown_export import format_citation_state
 
     since = now - timedelta(days=CITATION_DAYS)
@@ -596,7 +598,7 @@ class EntriesScreen(ListDetailScreen):
         if (entry := self.list.selected_entry) is not None:
             self.dismiss(self._parse_entry_ref(entry))
 
-    def _parse_entry_ref(self, entry: EntryRow) -> Ref:
+    def _parse_entry_ref(self, entry: EntryListRow) -> Ref:
         # The entry exists, so a colon in its slug does not start a line number.
         return parse_ref(entry.ref, lambda topic, slug: (topic, slug) == (entry.topic, entry.slug))
 
@@ -675,7 +677,7 @@ class EntriesScreen(ListDetailScreen):
     def action_restore_removed_subject(self) -> None:
         self.subject_actions.restore_last_trashed_subject()
 
-    def _get_selected_subject_or_warn(self) -> EntryRow | None:
+    def _get_selected_subject_or_warn(self) -> EntryListRow | None:
         """Return the selected subject. For a conversation, show a message and return None."""
         entry = self.list.selected_entry
         if entry is not None and entry.kind == "conversation":

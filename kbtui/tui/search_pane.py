@@ -14,7 +14,7 @@ from kbtui.dates import Clock, format_date
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import NOTHING_INDEXED, Notice, format_notice, format_notices
-from kbtui.search.filter_definitions import list_filters_of_input
+from kbtui.search.filter_definitions import list_filters_accepted_by_input_field
 from kbtui.search.search_request_and_answer import MAX_HITS
 from kbtui.terminal_text import (
     KNOWLEDGE_CHANGED,
@@ -751,7 +751,10 @@ def load_search_suggestions(data: UserData, recent: Iterable[str]) -> LoadedSear
 
 def suggest_all_search_filters() -> list[SearchSuggestion]:
     """Return one suggestion for each filter of the search."""
-    return [SearchSuggestion("filter", f"{row.key}:") for row in list_filters_of_input("search")]
+    return [
+        SearchSuggestion("filter", f"{row.key}:")
+        for row in list_filters_accepted_by_input_field("search")
+    ]
 
 
 HEADINGS = {
@@ -764,7 +767,7 @@ HEADINGS = {
 
 def iterate_suggestion_rows(suggestions: Iterable[SearchSuggestion]) -> Iterator[ListRow]:
     """Yield a row for each suggestion, and a heading before the first of each kind."""
-    about = {f"{row.key}:": row for row in list_filters_of_input("search")}
+    about = {f"{row.key}:": row for row in list_filters_accepted_by_input_field("search")}
     kind = ""
     for number, one in enumerate(suggestions):
         if one.kind != kind:

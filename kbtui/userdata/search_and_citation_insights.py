@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from kbtui.index.index_reader import IndexReader
-    from kbtui.search.outdated_hits_and_turns import TurnWithOutdatedCitations
+    from kbtui.search.outdated_hits_and_turns import TurnCitingOutdatedSubjects
     from kbtui.search.search_request_and_answer import OutdatedCitedSubject
     from kbtui.userdata.query_log import SearchLogSummary
     from kbtui.userdata.user_data_store import UserData
@@ -405,7 +405,7 @@ def collect_usage_statistics(
 
 
 def _add_titles_to_outdated_turns(
-    reader: IndexReader, turns: list[TurnWithOutdatedCitations]
+    reader: IndexReader, turns: list[TurnCitingOutdatedSubjects]
 ) -> list[TitledTurnWithOutdatedCitations]:
     entries = reader.get_entries_by_id({turn.conversation for turn in turns})
     refs = [str(make_conversation_ref(turn.conversation, turn.turn)) for turn in turns]

@@ -27,7 +27,7 @@ from kbtui.index.embedding_model import (
     get_onnx_export_path,
     verify_packaged_model,
 )
-from kbtui.index.embedding_process import store_embedding_method
+from kbtui.index.embedding_process import store_fastest_embedding_method
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import load_settings
@@ -267,7 +267,7 @@ def test_many_passages_are_embedded_by_a_process_that_ends_when_all_are(
 ) -> None:
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
     # Without torch, the process starts in a second.
-    store_embedding_method(find_embedding_model(""), "onnxruntime", {})
+    store_fastest_embedding_method(find_embedding_model(""), "onnxruntime", {})
     builder = Builder(workspace_root)
     builder.topics(notes={})
     for number in range(BULK_CHUNKS):

@@ -34,7 +34,7 @@ from kbtui.index.embedding_process import (
     get_embedding_method_path,
     measure_embedding_methods,
     read_embedding_method,
-    store_embedding_method,
+    store_fastest_embedding_method,
 )
 
 TEXTS = [
@@ -51,7 +51,7 @@ TEXTS = [
 def model(with_export: Path) -> EmbeddingModelKeyAndSource:
     """The packaged model, for which onnxruntime was measured as best: it loads in a second."""
     found = find_embedding_model("")
-    store_embedding_method(found, "onnxruntime", {})
+    store_fastest_embedding_method(found, "onnxruntime", {})
     return found
 
 
@@ -219,14 +219,14 @@ def test_the_method_that_takes_the_least_is_chosen_unless_it_is_inaccurate() -> 
 def test_the_choice_is_remembered_for_this_computer_alone(with_export: Path) -> None:
     model = find_embedding_model("")
     assert read_embedding_method(model) is None
-    store_embedding_method(model, "onnxruntime", {"onnxruntime": 0.02})
+    store_fastest_embedding_method(model, "onnxruntime", {"onnxruntime": 0.02})
     assert read_embedding_method(model) == "onnxruntime"
     path = get_embedding_method_path(model)
     found = json.loads(path.read_bytes())
     found["computer"]["cores"] = "1000"
     path.write_text(json.dumps(found))
     assert read_embedding_method(model) is None
-    store_embedding_method(model, "onnxruntime", {})
+    store_fastest_embedding_method(model, "onnxruntime", {})
     with_export.unlink()
     assert read_embedding_method(model) is None, "without the export, torch is the only choice"
     for damaged in (b"", b"[]", b'{"computer": 1}'):

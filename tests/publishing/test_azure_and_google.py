@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kbtui.errors import KbtuiError
-from kbtui.index.chunk_embedder import combine_into_passage_vector
+from kbtui.index.chunk_embedder import combine_title_text_and_neighbour_vectors
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table_search import (
@@ -91,7 +91,7 @@ def test_a_library_in_azure_or_google_is_published_pulled_and_queried_by_uri(
         vector_of(hash_embedded_text(part))
         for part in ("Note 2", "# Note 2\n\nThe plan of service 2.")
     )
-    vector = combine_into_passage_vector("subject", title, text, []).tolist()
+    vector = combine_title_text_and_neighbour_vectors("subject", title, text, []).tolist()
     ranked = table.search_nearest_chunks(vector, make_vector_filter_sql(), 10)
     assert len(ranked) == 3
     chunks = writer.catalog.get_chunks_by_number([ranked[0][0]])

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from kbtui.errors import KbtuiError
-from kbtui.index.chunk_embedder import ChunkEmbedder, combine_into_passage_vector
+from kbtui.index.chunk_embedder import ChunkEmbedder, combine_title_text_and_neighbour_vectors
 from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorLookup
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
@@ -336,7 +336,7 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
             vector_of(hash_embedded_text(part))
             for part in ("Note 4", "# Note 4\n\nThe plan of service 4.")
         )
-        vector = combine_into_passage_vector("subject", title, text, []).tolist()
+        vector = combine_title_text_and_neighbour_vectors("subject", title, text, []).tolist()
         ranked = remote.search_nearest_chunks(vector, make_vector_filter_sql(), 10)
         assert len(ranked) == 5, "the passage that differs here is not taken from the library"
         chunks = writer.catalog.get_chunks_by_number([ranked[0][0]])

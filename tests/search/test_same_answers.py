@@ -80,7 +80,7 @@ class Bed:
         from kbtui.index.vector_store import VectorStore
 
         self._index.refresh_index()
-        self._index.remove_stale_documents()
+        self._index.rewrite_indexes_with_many_replaced_documents()
         folder = self._index.folder
         catalog = CatalogDatabase(folder / "catalog.sqlite")
         remembered = EmbeddingCache(self._cache / "embeddings.sqlite", "m")
@@ -225,10 +225,10 @@ def test_compacting_that_makes_way_loses_nothing(history: History, tmp_path: Pat
     index.refresh_index()
     before = content_of(cache)
     somebody_waits = True
-    assert index.remove_stale_documents() > 0, "it did not make way"
+    assert index.rewrite_indexes_with_many_replaced_documents() > 0, "it did not make way"
     assert content_of(cache) == before
     somebody_waits = False
-    assert index.remove_stale_documents() == 0
+    assert index.rewrite_indexes_with_many_replaced_documents() == 0
     assert content_of(cache) == before
     index.close()
 

@@ -15,7 +15,7 @@ from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.catalog_query import (
     EntryFilter,
     EntryPage,
-    get_entry_row,
+    get_entry_list_row,
     query_entry_page,
     read_entry_chunks_as_json,
 )
@@ -168,7 +168,7 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
         writer.mark_entry_embedding_failed(ids["guide/end"], "the model choked")
         assert read_entry_chunks_as_json(reader, ids["guide/start"])[0]["model"] == "model-1"
         assert read_entry_chunks_as_json(reader, ids["guide/end"])[0]["model"] is None
-        row = get_entry_row(builder.workspace, reader, ids["guide/end"])
+        row = get_entry_list_row(builder.workspace, reader, ids["guide/end"])
         assert row is not None
         assert row.error == "the model choked"
     assert statuses() == {"guide/start": "ready", "guide/end": "error", "ops/page": "ready"}
