@@ -30,8 +30,8 @@ from kbtui.tui.framework.base_screens_and_widgets import (
     CompletingInput,
     LabeledInput,
     PaneInput,
-    ParagraphsAboveWidget,
     QueryErrorHighlighter,
+    WrappedTextBarAboveWidget,
 )
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.navigation_target import NavigationTarget, OpenTargetRequested
@@ -604,7 +604,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.list = RowList("library-list")
         self._errors = QueryErrorHighlighter()
         self.filter = LabeledInput("filter", "filter", self._errors, CompletingInput)
-        self.error_lines = ParagraphsAboveWidget(self.list)
+        self.error_lines = WrappedTextBarAboveWidget(self.list)
         self._shown_at: datetime | None = None
         self._is_restored = False
         self.list.empty_text = [("Reading the workspace …", "dim")]

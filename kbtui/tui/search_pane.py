@@ -33,8 +33,8 @@ from kbtui.tui.framework.base_screens_and_widgets import (
     BorderOnlyPane,
     CompletingInput,
     LeftAndRightTextLine,
-    ParagraphsAboveWidget,
     QueryErrorHighlighter,
+    WrappedTextBarAboveWidget,
     get_configured_keys,
     make_plain_label_text,
 )
@@ -230,7 +230,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self.border_title = "Results"
         self.list = HitList("results-list")
         self._summary = LeftAndRightTextLine(id="answer")
-        self._notice = ParagraphsAboveWidget(self.list)
+        self._notice = WrappedTextBarAboveWidget(self.list)
         self._remarks: list[str] = []
         self._filter_remarks: list[str] = []
         self.answer: SearchAnswer | None = None

@@ -125,7 +125,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("marks", "quotation_mark", "marks", "List the marks, and open, change or remove them.", action="show_marks"),
         define_command("copy", "y", "copy reference", "Copy the reference of the selected or open item.", 1, about="item"),
         define_command("copy_more", "Y", "copy text", "Copy the line, block, turn or document, or the command that shows it.", about="item"),
-        define_command("resume", "R", "continue in agent", "Copy or run the agent's command to continue the conversation, fork it at this turn, or attach the turn to a new conversation.", about="item", action="offer_agent_commands"),
+        define_command("resume", "R", "continue in agent", "Copy or run the agent's command to continue the conversation, fork it at this turn, or attach the turn to a new conversation.", about="item", action="offer_commands_that_continue_conversation"),
         define_command("keep", "K", "keep", "Keep a copy of the conversation and its subagents. The copy stays if the agent deletes the original.", about="item"),
         define_command("edit", "e", "edit", "Open the subject, or the file of a tool call, in $EDITOR at the current line.", 9, needs="file", about="item"),
         define_command("blame", "A", "turns of this file", "List the turns that changed or read the file of this subject or tool call.", about="item"),

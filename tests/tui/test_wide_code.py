@@ -12,7 +12,7 @@ from support import Builder
 from tui_support import running
 
 from kbtui.tui.framework.styled_text import wrap_code_line
-from kbtui.tui.reader.links_and_copyable_texts import resolve_file_link
+from kbtui.tui.reader.links_and_copyable_texts import resolve_image_or_pdf_link
 
 LONG = "value = " + " + ".join(f"part_{number}" for number in range(40)) + " + THE_END"
 PAGE = f"# Code\n\nBefore.\n\n```python\n{LONG}\nshort = 1\n```\n\nAfter.\n"
@@ -84,11 +84,11 @@ def test_only_images_in_the_workspace_are_opened(tmp_path: Path) -> None:
         path.write_bytes(b"x")
     (docs / "link.png").symlink_to(tmp_path / "out.png")
     (docs / "dir.png").mkdir()
-    assert resolve_file_link("a%20b.png", docs, root) == docs / "a b.png"
-    assert resolve_file_link("../up.jpg#part", docs, root) == root / "up.jpg"
+    assert resolve_image_or_pdf_link("a%20b.png", docs, root) == docs / "a b.png"
+    assert resolve_image_or_pdf_link("../up.jpg#part", docs, root) == root / "up.jpg"
     for href in ("run.sh", "../../out.png", str(tmp_path / "out.png"), "link.png", "dir.png", ""):
-        assert resolve_file_link(href, docs, root) is None, href
-    assert resolve_file_link("no\0.png", docs, root) is None
+        assert resolve_image_or_pdf_link(href, docs, root) is None, href
+    assert resolve_image_or_pdf_link("no\0.png", docs, root) is None
 
 
 async def test_an_image_is_opened_by_the_systems_program_after_confirmation(

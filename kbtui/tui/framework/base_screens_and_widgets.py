@@ -369,10 +369,10 @@ class ClickableHintLine(LeftAndRightTextLine):
         press_hinted_key(self, self.left, event.x - self.gutter.left)
 
 
-class ParagraphsAboveWidget(StyledTextWidget):
+class WrappedTextBarAboveWidget(StyledTextWidget):
     """Wrapped paragraphs above the widget `covered`. Without paragraphs, they take up no space."""
 
-    DEFAULT_CSS = "ParagraphsAboveWidget { height: auto; padding: 0 1; background: $surface; }"
+    DEFAULT_CSS = "WrappedTextBarAboveWidget { height: auto; padding: 0 1; background: $surface; }"
 
     def __init__(self, covered: Widget) -> None:
         super().__init__()

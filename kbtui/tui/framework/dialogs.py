@@ -134,13 +134,13 @@ class OptionsDialog(StyledScreen):
             yield self.list
 
     def on_mount(self) -> None:
-        self._show_option_rows()
+        self._show_row_of_each_option()
         self.list.focus()
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self._show_option_rows)
+        self.call_after_refresh(self._show_row_of_each_option)
 
-    def _show_option_rows(self) -> None:
+    def _show_row_of_each_option(self) -> None:
         # Names are never cut; previews are cut to the remaining width.
         width = self.list.scrollable_content_region.width or self.app.size.width * 9 // 10 - 4
         names = max((measure_cell_width([(one.name, "")]) for one in self._options), default=0)

@@ -436,7 +436,7 @@ class DocumentController:
         key, ref = target.key, target.ref
         try:
             if ref and ref.conversation and target.view in CHANGES_VIEWS:
-                made = _make_changes_document(self._library, ref.conversation, target.view)
+                made = _make_file_changes_document(self._library, ref.conversation, target.view)
             elif ref and ref.conversation:
                 made = self._make_conversation_document(
                     ref.conversation, contents, show_beginning, shown
@@ -459,7 +459,7 @@ class DocumentController:
         library, ref = self._library, target.ref
         if target.cite is not None:
             width = self._pane.app.size.width
-            return _make_difference_document(library, target.key, target.cite, width)
+            return _make_given_and_current_text_comparison(library, target.key, target.cite, width)
         if target.view == "history" and ref and ref.kind == "subject":
             return _make_subject_versions_document(library, ref, self._pane.app.size.width)
         if target.key == "prompt":
@@ -577,7 +577,7 @@ def _make_topic_document(library: Library, name: str) -> ReaderDocument:
     return build_topic_document(listing, knowledge.learn(name).text)
 
 
-def _make_difference_document(
+def _make_given_and_current_text_comparison(
     library: Library, key: str, cite: CitationKey, width: int
 ) -> ReaderDocument:
     """Return the document that compares a subject's current text with the text that a turn was given."""
@@ -587,7 +587,7 @@ def _make_difference_document(
     texts = library.read_given_and_current_text(library.find_citation(cite))
     found = texts.cite
     when = f", {found.timestamp.astimezone():%Y-%m-%d}" if found.timestamp else ""
-    names = f"given to turn {found.turn}{when}", _make_name_of_current_text(texts)
+    names = f"given to turn {found.turn}{when}", _make_name_of_current_subject_text(texts)
     turn: Spans = [(sanitize_to_one_line(found.source_title), ""), (f"  {found.source}", "link")]
     marks = library.find_marks_in_conversations_of_turns([found.source]).get_marks_of_turn(
         found.source
@@ -609,17 +609,19 @@ def _make_difference_document(
     return document
 
 
-def _make_name_of_current_text(texts: GivenAndCurrentSubjectText) -> str:
+def _make_name_of_current_subject_text(texts: GivenAndCurrentSubjectText) -> str:
     if texts.now is None:
         return "disabled" if texts.is_disabled else "no longer exists"
     return f"current text of {texts.renamed_to}" if texts.renamed_to else "current text"
 
 
-def _make_changes_document(library: Library, conversation_id: str, view: str) -> ReaderDocument:
+def _make_file_changes_document(
+    library: Library, conversation_id: str, view: str
+) -> ReaderDocument:
     """Return the document that shows the file changes made in a conversation."""
     from kbtui.library.file_turn_history import map_turns_to_actions_and_commands
     from kbtui.references import make_conversation_ref
-    from kbtui.tui.reader.difference_and_history_document_builder import build_changes_document
+    from kbtui.tui.reader.difference_and_history_document_builder import build_file_changes_document
 
     conversation = library.load_conversation(conversation_id)
     changes = [
@@ -634,7 +636,7 @@ def _make_changes_document(library: Library, conversation_id: str, view: str) ->
     marks = library.map_marks_by_turn(conversation)
     title = f"Changes of {info.name}"
     problems = dict.fromkeys([*conversation.problems, *([info.problem] if info.problem else [])])
-    document = build_changes_document(
+    document = build_file_changes_document(
         info.ref,
         title,
         changes,

@@ -184,7 +184,9 @@ class MainScreen(StyledScreen):
         self.action_link = self.items.open_link_on_current_line
         self.action_edit = self.items.edit_subject_or_used_file
         self.action_blame = self.items.list_turns_of_file_and_open_one
-        self.action_offer_agent_commands = self.items.offer_agent_commands
+        self.action_offer_commands_that_continue_conversation = (
+            self.items.offer_commands_that_continue_conversation
+        )
         self.action_update_tools = partial(self.items.update_jp_tools, self.action_reload)
         self.action_export = self.items.export_conversation
         self.action_first = partial(self.items.propose_first_topic, self.action_reload)
@@ -267,7 +269,7 @@ class MainScreen(StyledScreen):
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """If the mouse is on the border between two panes, start to drag the border."""
-        if self.panes.grab_pane_border(event.screen_x, event.screen_y):
+        if self.panes.start_dragging_pane_border(event.screen_x, event.screen_y):
             event.stop()
             self.capture_mouse()
 
@@ -275,7 +277,7 @@ class MainScreen(StyledScreen):
         self.panes.drag_pane_border(event.screen_x)
 
     def on_mouse_up(self) -> None:
-        if self.panes.release_pane_border():
+        if self.panes.stop_dragging_pane_border():
             self.release_mouse()
 
     @on(DescendantFocus)
@@ -566,14 +568,14 @@ class MainScreen(StyledScreen):
         text = self.get_selected_text()
         if not text:
             raise SkipAction
-        self.items.copy_text(text, "the selection")
+        self.items.copy_text_and_show_its_size(text, "the selection")
 
     @on(CitationsPane.CopyRequested)
     def _copy_citations(self, event: CitationsPane.CopyRequested) -> None:
-        self.items.copy_text(event.text, event.name)
+        self.items.copy_text_and_show_its_size(event.text, event.name)
 
     @on(CitationsPane.CitationSummaryLineChanged)
-    def _show_turn_citations_in_reader(
+    def _show_turn_citations_line_in_reader(
         self, event: CitationsPane.CitationSummaryLineChanged
     ) -> None:
         self.reader_pane.show_turn_citations_line(event.forms)
@@ -588,7 +590,7 @@ class MainScreen(StyledScreen):
         self._show_shell_command_for_screen()
 
     @on(Input.Changed, "#filter")
-    def _suggest_filters_while_typing(self, event: Input.Changed) -> None:
+    def _suggest_library_filters_while_typing(self, event: Input.Changed) -> None:
         self.search.show_completion_suggestions(event.input, "library")
 
     def action_accept_completion(self) -> None:
@@ -596,7 +598,7 @@ class MainScreen(StyledScreen):
             self.search.accept_completion(self.focused)
 
     @on(Input.Submitted, "#search")
-    def _submit_search(self, event: Input.Submitted) -> None:
+    def _open_submitted_reference_or_best_hit(self, event: Input.Submitted) -> None:
         self.search.open_reference_or_best_hit(event.value)
 
     @on(SearchInput.EscapePressed)
@@ -608,8 +610,10 @@ class MainScreen(StyledScreen):
         self.search.open_or_preview_hit(event.hit, event.preview)
 
     @on(SearchResultsPane.SuggestionChosen)
-    def _use_search_suggestion(self, event: SearchResultsPane.SuggestionChosen) -> None:
-        self.search.use_suggestion(event.suggestion)
+    def _use_suggested_search_bookmark_or_filter(
+        self, event: SearchResultsPane.SuggestionChosen
+    ) -> None:
+        self.search.use_suggested_search_bookmark_or_filter(event.suggestion)
 
     @on(SearchResultsPane.MoreHitsRequested)
     def _load_more_hits(self) -> None:

@@ -225,10 +225,12 @@ class PaneLayout:
             return total // 2
         width = DEFAULT_WIDTHS[width_class].get(name, 0) if width_class else 0
         if name == "citations" and width_class == "-wide":
-            return max(width, total - self._get_opposite_pane_width(name) - READER_MAX_WIDTH)
+            return max(
+                width, total - self._get_width_of_pane_across_reader(name) - READER_MAX_WIDTH
+            )
         return width
 
-    def _get_opposite_pane_width(self, name: str) -> int:
+    def _get_width_of_pane_across_reader(self, name: str) -> int:
         """Return the width of the pane on the other side of the reader.
 
         If no pane is visible there, return 0. `name` is the id of the pane on this side of the
@@ -249,7 +251,7 @@ class PaneLayout:
             is_set = name in self.extra_widths or (name, width_class) == ("citations", "-wide")
             is_alone = width_class is None or (width_class == "-two" and name in COVERING)
             if is_set and not is_alone and not is_zoomed:
-                most = total - 2 * MIN_WIDTH - self._get_opposite_pane_width(name)
+                most = total - 2 * MIN_WIDTH - self._get_width_of_pane_across_reader(name)
                 width = self._get_default_pane_width(name) + self.extra_widths.get(name, 0)
                 pane.styles.width = max(MIN_WIDTH, min(width, most))
             elif pane.styles.inline.has_rule("width"):
@@ -291,7 +293,7 @@ class PaneLayout:
         self.extra_widths.clear()
         self.apply_pane_widths()
 
-    def grab_pane_border(self, x: int, y: int) -> bool:
+    def start_dragging_pane_border(self, x: int, y: int) -> bool:
         """Start dragging the pane border at (`x`, `y`). Return whether there is a border."""
         if self._screen_width_css_class is None or not 0 < x < self._screen.size.width - 1:
             return False
@@ -311,7 +313,7 @@ class PaneLayout:
             if by and self.widen_pane(name, by):
                 self._grabbed_border = (name, x)
 
-    def release_pane_border(self) -> bool:
+    def stop_dragging_pane_border(self) -> bool:
         """Stop dragging a border. Return False if no border was being dragged."""
         grabbed, self._grabbed_border = self._grabbed_border is not None, None
         return grabbed

@@ -231,13 +231,13 @@ class SavedTuiStateManager:
         """
         if not self._is_on or not self._main.document_controller.history.targets:
             return
-        self._save_visit()
+        self._save_time_of_leaving_and_contents()
         session = self._collect_tui_state()
         is_changed = session.folded or session.widths or session.theme
         if is_changed or self._is_restored or len(session.history.targets) > 1:
             save_tui_state(self._main.library, session)
 
-    def _save_visit(self) -> None:
+    def _save_time_of_leaving_and_contents(self) -> None:
         """Record that the user is leaving now.
 
         Nothing is recorded if the user only looked at the home page of a new workspace.

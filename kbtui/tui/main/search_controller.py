@@ -169,7 +169,7 @@ class SearchController:
         self._main.panes.update_layout_css_classes({"searching": True})
         self._main.panes.show_pane("results")
         if not self.query:
-            self._load_and_show_suggestions()
+            self._load_and_show_suggested_searches_and_bookmarks()
 
     def focus_search_results(self) -> None:
         """Focus the hits of the last query. If there are none, focus the input."""
@@ -263,7 +263,7 @@ class SearchController:
 
     def switch_to_next_search_mode(self) -> None:
         """Switch to the next search mode, and search again."""
-        if self._query_regex is not None:
+        if self._regex_of_query_in_slashes is not None:
             self._main.warn(
                 "Search modes do not apply to regular expressions: they only find matching lines."
             )
@@ -356,11 +356,11 @@ class SearchController:
         self._select_hit_when_loaded(0)
         if not self.query:
             self._answered_query = ""
-            self._load_and_show_suggestions()
+            self._load_and_show_suggested_searches_and_bookmarks()
             return
         if not self._pane.list.rows:
             self.show_search_wait_reason()
-        if self.mode != "semantic" and self._query_regex is None:
+        if self.mode != "semantic" and self._regex_of_query_in_slashes is None:
             request = self._make_search_request(mode="lexical", partial=True)
             self._keyword_worker.submit_call(
                 lambda: self._library.search_by_keywords(request),
@@ -396,7 +396,7 @@ class SearchController:
         )
 
     @property
-    def _query_regex(self) -> str | None:
+    def _regex_of_query_in_slashes(self) -> str | None:
         """The regular expression in a query between slashes; None for any other query."""
         regex = split_regex_query(self.query)
         return regex and regex[0]
@@ -404,7 +404,7 @@ class SearchController:
     def _start_full_search(self) -> None:
         self._timer = None
         query = self.query
-        if self._query_regex is not None:
+        if self._regex_of_query_in_slashes is not None:
             from kbtui.library.regex_line_search import search_lines_by_pattern
 
             hidden = self._main.panes.library.state.hidden
@@ -469,7 +469,7 @@ class SearchController:
         self._search_all_passages = partial(
             self._library.search, request._replace(limit=MAX_HITS, per_entry=0), origin=None
         )
-        if self._query_regex is not None:
+        if self._regex_of_query_in_slashes is not None:
             self._answered_request = None  # a matching line has no rank to explain
         if self._wanted_hit and not refining:
             wanted = self._wanted_hit
@@ -566,7 +566,7 @@ class SearchController:
 
     # suggestions and saved searches
 
-    def _load_and_show_suggestions(self) -> None:
+    def _load_and_show_suggested_searches_and_bookmarks(self) -> None:
         """Show earlier and saved searches, bookmarks and filters in place of the hits."""
         from kbtui.userdata.user_data_store import UserData
 
@@ -587,7 +587,7 @@ class SearchController:
             ),
         )
 
-    def use_suggestion(self, suggestion: SearchSuggestion) -> None:
+    def use_suggested_search_bookmark_or_filter(self, suggestion: SearchSuggestion) -> None:
         """Run an earlier or saved search, open a bookmark, or begin a filter."""
         if suggestion.kind == "bookmark":
             self._main.document_controller.open_text_if_reference(
@@ -824,7 +824,7 @@ class SearchController:
             return
         if request is None:
             reason = "Search first: only search results can be explained."
-            if self._query_regex is not None:
+            if self._regex_of_query_in_slashes is not None:
                 reason = "The lines that match a regular expression have no rank to explain."
             self._main.warn(reason)
             return

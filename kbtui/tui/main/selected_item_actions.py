@@ -139,9 +139,9 @@ class SelectedItemActions:
     def copy_selected_reference(self) -> None:
         """Copy the reference of the current item."""
         if reference := self.get_selected_reference_or_warn():
-            self.copy_text(reference, reference)
+            self.copy_text_and_show_its_size(reference, reference)
 
-    def copy_text(self, text: str, name: str) -> None:
+    def copy_text_and_show_its_size(self, text: str, name: str) -> None:
         """Copy a text to the clipboard, and show `name` and the size of the text in the status line."""
         from kbtui.tui.external_programs_and_clipboard import (
             copy_text_to_clipboards,
@@ -165,7 +165,7 @@ class SelectedItemActions:
             if chosen is not None:
                 name, get_text = chosen
                 self.run_in_thread_with_activity_shown(
-                    "copying …", get_text, partial(self.copy_text, name=name)
+                    "copying …", get_text, partial(self.copy_text_and_show_its_size, name=name)
                 )
 
         self._main.open_dialog(OptionsDialog("Copy", options), copy_chosen_text)
@@ -316,7 +316,7 @@ class SelectedItemActions:
         If the link refers to a web page, image or PDF, offer to open the target in another program.
         """
         from kbtui.tui.reader.links_and_copyable_texts import (
-            resolve_file_link,
+            resolve_image_or_pdf_link,
             resolve_subject_link,
         )
 
@@ -330,7 +330,7 @@ class SelectedItemActions:
         record_path = getattr(main.panes.reader.document_view.document.record, "path", None)
         folder = record_path.parent if record_path is not None else root
         # Look for a file first, because the path of an image next to subjects looks like a slug.
-        path = resolve_file_link(link.href, folder, root)
+        path = resolve_image_or_pdf_link(link.href, folder, root)
         if path is not None:
             self._offer_to_open_link(str(path), path)
             return
@@ -355,7 +355,7 @@ class SelectedItemActions:
 
         def open_or_copy_link(choice: str | None) -> None:
             if choice == "copy":
-                self.copy_text(address, address)
+                self.copy_text_and_show_its_size(address, address)
             elif choice == "open":
                 if path:
                     is_open = external_programs_and_clipboard.open_in_default_program(str(path))
@@ -417,7 +417,7 @@ class SelectedItemActions:
         actions = ItemFileActions(self._main, self.run_in_thread_with_activity_shown)
         actions.list_turns_of_file_and_open_one(parse_ref(reference))
 
-    def offer_agent_commands(self) -> None:
+    def offer_commands_that_continue_conversation(self) -> None:
         """Offer commands that continue the current item's conversation in its agent."""
         reference = self.get_selected_reference_or_warn()
         if reference is None:
@@ -429,19 +429,21 @@ class SelectedItemActions:
         self.run_in_thread_with_activity_shown(
             "looking for the agent's commands …",
             partial(_find_agent_commands, self._main.library.workspace, ref),
-            partial(self._show_agent_commands, ref),
+            partial(self._show_commands_that_continue_conversation, ref),
             holds_keys=True,
         )
 
-    def _show_agent_commands(self, ref: Ref, commands: list[AgentCommandForConversation]) -> None:
+    def _show_commands_that_continue_conversation(
+        self, ref: Ref, commands: list[AgentCommandForConversation]
+    ) -> None:
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
 
         copying: list[DialogOption] = []
         running: list[DialogOption] = []
         for command in commands:
-            key, name = _KEYS[command.purpose], _format_command_name(command, ref)
+            key, name = _KEYS[command.purpose], _format_agent_command_name(command, ref)
             text = command.shell_command
-            copy = partial(self.copy_text, text, text)
+            copy = partial(self.copy_text_and_show_its_size, text, text)
             run = partial(self._run_agent_command_if_confirmed, command)
             copying.append(DialogOption(key, f"copy: {name}", text, copy))
             running.append(DialogOption(key.upper(), f"run: {name}", "asks first", run))
@@ -573,7 +575,7 @@ class SelectedItemActions:
 
         self.run_in_thread_with_activity_shown(
             "looking for text files …",
-            lambda: make_first_topic_proposal(main.library),
+            lambda: propose_likeliest_directory_as_first_topic(main.library),
             show_topic_proposal,
         )
 
@@ -645,7 +647,7 @@ class FirstTopicProposal(NamedTuple):
         return self.change.name
 
 
-def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
+def propose_likeliest_directory_as_first_topic(library: Library) -> FirstTopicProposal:
     """Propose a topic for the directory that most likely contains the project's documents."""
     from kbtui.knowledge.knowledge_data_types import Topic
     from kbtui.knowledge.toml_config_editor import plan_toml_change_that_declares_topic
@@ -738,7 +740,7 @@ def _find_agent_commands(workspace: Workspace, ref: Ref) -> list[AgentCommandFor
     ]
 
 
-def _format_command_name(command: AgentCommandForConversation, ref: Ref) -> str:
+def _format_agent_command_name(command: AgentCommandForConversation, ref: Ref) -> str:
     if command.purpose == "resume":
         return "continue"
     if command.purpose == "attach":

@@ -172,11 +172,11 @@ class WorkspaceChangeListener:
 
         self._snapshot_worker.submit_call(
             read_library_snapshot_if_possible,
-            self._show_received_library_snapshot,
+            self._show_library_snapshot_when_read,
             self._report_library_read_failure,
         )
 
-    def _show_received_library_snapshot(self, snapshot: TopicsAndConversations | None) -> None:
+    def _show_library_snapshot_when_read(self, snapshot: TopicsAndConversations | None) -> None:
         self._main.status.set_activity_text("lists", None)
         if snapshot is None:
             self._show_whether_workspace_exists(False)
@@ -201,11 +201,11 @@ class WorkspaceChangeListener:
     def _read_library_snapshot_details(self, snapshot: TopicsAndConversations) -> None:
         self._details_worker.submit_call(
             lambda: self._snapshot_reader.read_more_snapshot_details(snapshot),
-            self._handle_received_snapshot_details,
+            self._handle_snapshot_details_when_read,
             self._report_library_read_failure,
         )
 
-    def _handle_received_snapshot_details(self, snapshot: TopicsAndConversations) -> None:
+    def _handle_snapshot_details_when_read(self, snapshot: TopicsAndConversations) -> None:
         if (
             snapshot.has_unread_details
             and not self._main.panes.library.needs_conversation_summaries

@@ -115,7 +115,7 @@ def _summarize_changed_paths(changes: Iterable[TurnFileAction], directory: str |
     return truncate_text_start(summary, _MAX_SUMMARY_CHARACTERS)
 
 
-def _find_block_language(block: ContentBlock) -> str:
+def _find_language_of_content_block(block: ContentBlock) -> str:
     """Return Pygments' name for the language of a block, or "".
 
     The language is derived from the name of the block, such as a path, or from its media type.
@@ -684,7 +684,9 @@ class _ConversationReaderDocumentBuilder:
             self._add_fold_heading(key, "tool", words, [(size, "dim")])
             if block.name and block.title:
                 self._add_note_paragraph(f"{key}:name", sanitize_to_one_line(block.name), "dim")
-            self._add_source_text_blocks(key, block.text, language=_find_block_language(block))
+            self._add_source_text_blocks(
+                key, block.text, language=_find_language_of_content_block(block)
+            )
 
     def _add_content_blocks(
         self,
@@ -715,7 +717,7 @@ class _ConversationReaderDocumentBuilder:
             if block.kind == "question":
                 self._add_markdown_blocks(f"{part}:text", block.text, breaks=True)
             elif block.text:
-                language = _find_block_language(block)
+                language = _find_language_of_content_block(block)
                 self._add_source_text_blocks(f"{part}:text", block.text, language=language)
 
     def _add_assistant_message_blocks(self, key: str, event: ConversationEvent) -> None:
@@ -785,7 +787,7 @@ class _ConversationReaderDocumentBuilder:
         before = self.view
         self.view = "user" if self.compacted.lacks_arguments else before
         if counts:
-            self._add_blocks_of_changes(f"{key}:arguments", event, changes)
+            self._add_changes_and_other_arguments_of_call(f"{key}:arguments", event, changes)
         elif arguments := event.text or format_json_value_as_text(event.arguments or {}):
             self._add_source_text_blocks(f"{key}:arguments", arguments)
         if result is not None:
@@ -820,7 +822,7 @@ class _ConversationReaderDocumentBuilder:
                 ]
                 self._append_blocks(ParagraphBlock(f"{key}:answer:{number}", spans))
 
-    def _add_blocks_of_changes(
+    def _add_changes_and_other_arguments_of_call(
         self, key: str, call: ConversationEvent, changes: list[TurnFileAction]
     ) -> None:
         """Add blocks for a call: its file changes as diffs, and its other arguments as text."""
@@ -939,7 +941,7 @@ class _ConversationReaderDocumentBuilder:
         self._add_heading_of_text_fold(key, "tool", word, event.text, first=event.name or "")
         self._add_source_text_blocks(key, event.text, language="json")
 
-    def _add_question_fold(self, key: str, event: ConversationEvent) -> None:
+    def _add_tool_question_fold(self, key: str, event: ConversationEvent) -> None:
         """Add a question of a tool. A patch that the tool's call has already shown is not shown again."""
         call, changes = self.changes_by_tool.get(event.name or "", (None, []))
         text = format_event_text(event, format_json_value_as_text)
@@ -1039,7 +1041,7 @@ _BLOCK_ADDERS_BY_EVENT_KIND: dict[
     "tool_call_response": _ConversationReaderDocumentBuilder._add_fold_for_result_without_call,
     "notice": _ConversationReaderDocumentBuilder._add_notice_blocks,
     "compaction": _ConversationReaderDocumentBuilder._add_compaction_fold,
-    "inquiry_request": _ConversationReaderDocumentBuilder._add_question_fold,
+    "inquiry_request": _ConversationReaderDocumentBuilder._add_tool_question_fold,
     "unknown": _ConversationReaderDocumentBuilder._add_unknown_event_fold,
 }
 """The method that adds the blocks of an event, by event kind. Other kinds use `_add_event_text_fold`."""

@@ -136,7 +136,7 @@ def build_difference_document(
     ]
     if not count:
         blocks.append(ParagraphBlock("same", [("Nothing has changed.", "dim")], above=1))
-    blocks += _iterate_paragraph_blocks(compared, width)
+    blocks += _iterate_blocks_of_changed_paragraphs(compared, width)
     document = ReaderDocument(key, sanitize_to_one_line(title), blocks, badges=badges)
     document.view, document.views = "difference", ("difference",)
     document.block_indices_by_kind["change"] = [
@@ -179,7 +179,7 @@ def build_history_document(
             compared = compare_paragraphs(
                 versions[number + 1].comparable_text, version.comparable_text
             )
-            blocks += _iterate_paragraph_blocks(compared, width, f"version:{number}:")
+            blocks += _iterate_blocks_of_changed_paragraphs(compared, width, f"version:{number}:")
     if len(versions) == 1:
         text = "No earlier version is known, neither from Git nor from a conversation."
         blocks.append(ParagraphBlock("only", [(text, "dim")], above=1))
@@ -190,7 +190,7 @@ def build_history_document(
     return document
 
 
-def build_changes_document(
+def build_file_changes_document(
     ref: str,
     title: str,
     changes: Sequence[tuple[str, int, TurnFileAction]],
@@ -278,7 +278,7 @@ def _make_subject_version_heading(number: int, version: SubjectVersion) -> Reade
     )
 
 
-def _iterate_paragraph_blocks(
+def _iterate_blocks_of_changed_paragraphs(
     compared: Sequence[ComparedParagraph], width: int, key: str = ""
 ) -> Iterator[ReaderBlock]:
     """Yield blocks for changed paragraphs and their neighbours.

@@ -26,7 +26,7 @@ from kbtui.tui.navigation_target import ReadingPosition
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
 from kbtui.tui.reader.reader_document import (
     ReaderDocument,
-    find_block_after_removal,
+    find_block_after_turns_were_removed,
     has_lost_turns,
     map_old_to_new_source_lines,
 )
@@ -354,7 +354,7 @@ class DocumentViewport:
         """
         if (number := moved_lines.get(source)) is None:
             return None
-        block = self.document.find_block_index_of_line(number)
+        block = self.document.find_block_index_of_source_line(number)
         lines = enumerate(self.get_block_lines(block))
         start = next((row for row, line in lines if line.source_line == number), None)
         if start is None:
@@ -370,7 +370,7 @@ class DocumentViewport:
         """
         if position.block >= len(self.document.blocks) or not document.blocks:
             return position
-        block = find_block_after_removal(self.document, document, position.block)
+        block = find_block_after_turns_were_removed(self.document, document, position.block)
         return position._replace(key=document.blocks[block].key, block=block)
 
     @property
@@ -451,13 +451,16 @@ class DocumentViewport:
         If the cursor stops only at some lines, move it to the nearest visible one.
         """
         self._update_visible_lines()
-        if self.document.has_cursor_stops and not self._is_cursor_stop(self.cursor):
+        if (
+            self.document.is_cursor_limited_to_openable_lines
+            and not self._is_first_line_of_openable_block(self.cursor)
+        ):
             line = self.count_lines_before_position(self.cursor)
-            stops = [at for at, _ in self.rows if self._is_cursor_stop(at)]
+            stops = [at for at, _ in self.rows if self._is_first_line_of_openable_block(at)]
             count = self.count_lines_before_position
             self.cursor = min(stops, key=lambda at: abs(count(at) - line), default=self.cursor)
 
-    def _is_cursor_stop(self, position: DocumentLinePosition) -> bool:
+    def _is_first_line_of_openable_block(self, position: DocumentLinePosition) -> bool:
         """Return whether a position is the first line of a block that can be opened."""
         block = self.document.blocks[position.block]
         return block.can_be_opened and position.line == block.above
@@ -493,13 +496,13 @@ class DocumentViewport:
         is in view or just beyond the edge of the view, scroll and leave the cursor where it is, so
         that all lines can be read.
         """
-        if self.document.has_cursor_stops:
-            self._move_cursor_to_next_stop(lines)
+        if self.document.is_cursor_limited_to_openable_lines:
+            self._move_cursor_to_next_openable_line(lines)
             return
         self.cursor = self.find_position_lines_below(self.cursor, lines)
         self.keep_cursor_visible(self.height // 4)
 
-    def _move_cursor_to_next_stop(self, step: int) -> None:
+    def _move_cursor_to_next_openable_line(self, step: int) -> None:
         below = step > 0
         edge = self.rows[-1 if below else 0][0] if self.rows else self.cursor
         last = self.find_position_lines_below(edge, step * (self.height // 4))
@@ -509,7 +512,7 @@ class DocumentViewport:
             if following == at or (following > last if below else following < last):
                 break
             at = following
-            if self._is_cursor_stop(at):
+            if self._is_first_line_of_openable_block(at):
                 self.cursor = at
                 # The headings above the first stop and the lines below the last one are shown, too.
                 self.keep_cursor_visible(self.height // 4)
@@ -570,8 +573,8 @@ class DocumentViewport:
         if line > self.document.lines_total:
             self.go_to_last_line()
             return
-        self.choose_source_line_at_cursor(line)
-        block = self.document.find_block_index_of_line(line)
+        self.set_source_line_for_references_at_cursor(line)
+        block = self.document.find_block_index_of_source_line(line)
         row, before = self.document.blocks[block].above, 0
         for number, drawn in enumerate(self.get_block_lines(block)):
             first, last = drawn.covered_source_lines or (drawn.source_line, drawn.source_line)
@@ -580,7 +583,7 @@ class DocumentViewport:
                 row, before = number, min(last, line)
         self.go_to_block_line(block, row, lead=0)
 
-    def choose_source_line_at_cursor(self, line: int) -> None:
+    def set_source_line_for_references_at_cursor(self, line: int) -> None:
         """Make references to the line at the cursor name source line `line`.
 
         This has an effect only if the line at the cursor shows several source lines, `line` among

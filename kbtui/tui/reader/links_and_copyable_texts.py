@@ -117,7 +117,7 @@ def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
     return None if found.startswith("..") else make_subject_ref(topic, found)
 
 
-def resolve_file_link(href: str, folder: Path, root: Path) -> Path | None:
+def resolve_image_or_pdf_link(href: str, folder: Path, root: Path) -> Path | None:
     """Return the path of the image or PDF that an address refers to.
 
     A relative address starts at `folder`. Return None for other files, and for files outside `root`.
@@ -151,7 +151,9 @@ def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> li
     found: list[tuple[str, str, str, Callable[[], str]]] = []
     if line is not None and document.blocks:
         words = (line.full_text or line.plain).strip()
-        text = _find_source_text_at_line(document.blocks[viewport.cursor.block], line.source_line)
+        text = _find_markdown_of_paragraph_at_line(
+            document.blocks[viewport.cursor.block], line.source_line
+        )
         preview = cut_to_width(sanitize_to_one_line(text[:200]), PREVIEW_WIDTH)
         found.append(("l", "the line", cut_to_width(words, PREVIEW_WIDTH), lambda: words))
         found.append(("b", "the block", preview, lambda: text))
@@ -181,7 +183,7 @@ def _make_reference_by_event_id(document: ReaderDocument, ref: Ref) -> str | Non
     return f"{ref.conversation}#{event_id}" if event_id else None
 
 
-def _find_source_text_at_line(block: ReaderBlock, source_line: int) -> str:
+def _find_markdown_of_paragraph_at_line(block: ReaderBlock, source_line: int) -> str:
     """Return the Markdown of the paragraph, list, table or code block at line `source_line`.
 
     If none of these contains the line, return the whole text of `block`.

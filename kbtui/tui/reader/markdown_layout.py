@@ -58,7 +58,7 @@ class TextSection:
     continued: bool = False
 
 
-def split_source_text_into_sections(
+def split_source_text_at_line_breaks(
     text: str, max_characters: int = SECTION_CHARACTERS
 ) -> Iterator[TextSection]:
     """Split a text at line breaks. A line longer than `max_characters` is split at a space."""
@@ -73,7 +73,7 @@ def split_source_text_into_sections(
         start = end
 
 
-def split_markdown_into_sections(
+def split_markdown_at_blank_lines(
     text: str, max_characters: int = SECTION_CHARACTERS
 ) -> Iterator[TextSection]:
     """Split a Markdown text at blank lines, so that only the visible sections need to be laid out.
@@ -86,7 +86,7 @@ def split_markdown_into_sections(
         if text.strip():
             yield TextSection(0, len(text), 1)
         return
-    for section in _split_at_blank_lines(text, max_characters):
+    for section in _yield_sections_between_blank_lines(text, max_characters):
         if section.end - section.start <= 2 * max_characters:
             section.code = False
             yield section
@@ -94,7 +94,7 @@ def split_markdown_into_sections(
             yield from _split_long_section(text, section, max_characters)
 
 
-def _split_at_blank_lines(text: str, max_characters: int) -> Iterator[TextSection]:
+def _yield_sections_between_blank_lines(text: str, max_characters: int) -> Iterator[TextSection]:
     start = position = 0
     line = first_line = 1
     fence = ""
@@ -155,7 +155,7 @@ def _split_long_section(
         last_line = text.rfind("\n", start, end - 1) + 1
         if last_line > start and _FENCE_LINE.match(text[last_line:end]):
             end = last_line
-    for part in split_source_text_into_sections(text[start:end], max_characters):
+    for part in split_source_text_at_line_breaks(text[start:end], max_characters):
         part.continued = part.start > 0
         part.start, part.end = part.start + start, part.end + start
         part.first_line += first_line - 1
@@ -394,7 +394,7 @@ class _MarkdownRenderer:
             made = wrap_spans(highlight_matches(paragraph, self.matches), width, source=source)
             ends = list(_list_ends_of_source_lines(paragraph))
             if ends or number > source:
-                _number_source_lines(made, ends, number)
+                _set_source_lines_covered_by_lines(made, ends, number)
             lines += made
             number += len(ends) + 1
         return lines
@@ -469,7 +469,7 @@ def _list_ends_of_source_lines(spans: Spans) -> Iterator[int]:
         count += len("".join(text.split()))
 
 
-def _number_source_lines(lines: StyledLines, ends: list[int], first: int) -> None:
+def _set_source_lines_covered_by_lines(lines: StyledLines, ends: list[int], first: int) -> None:
     """Set `covered_source_lines` in each line of a paragraph.
 
     `ends` are the ends of the source lines, and `first` is the number of the first source line.

@@ -277,10 +277,10 @@ def make_source_text_blocks(
     * `fields` are further attributes of all blocks.
     * If `has_line_numbers` is true, references can name lines of the text.
     """
-    from kbtui.tui.reader.markdown_layout import split_source_text_into_sections
+    from kbtui.tui.reader.markdown_layout import split_source_text_at_line_breaks
 
     blocks: list[ReaderBlock] = []
-    for number, section in enumerate(split_source_text_into_sections(text)):
+    for number, section in enumerate(split_source_text_at_line_breaks(text)):
         first_line = section.first_line if has_line_numbers else 0
         part = (f"{key}:{number}", text, section.start, section.end, first_line)
         blocks.append(VerbatimTextBlock(*part, above=0 if number else above, **fields))
@@ -305,12 +305,15 @@ def make_markdown_blocks(
     * `above` is the number of blank lines above the first block.
     * If `breaks` is true, line breaks after short lines of a paragraph are kept.
     """
-    from kbtui.tui.reader.markdown_layout import find_link_definitions, split_markdown_into_sections
+    from kbtui.tui.reader.markdown_layout import (
+        find_link_definitions,
+        split_markdown_at_blank_lines,
+    )
 
     body = text[start:]
     links = find_link_definitions(body)
     blocks: list[ReaderBlock] = []
-    for number, section in enumerate(split_markdown_into_sections(body)):
+    for number, section in enumerate(split_markdown_at_blank_lines(body)):
         first_line = 0 if lines_before is None else lines_before + section.first_line
         part = (f"{key}:{number}", text, start + section.start, start + section.end, first_line)
         block: ReaderBlock

@@ -120,7 +120,7 @@ class ReaderDocument:
         ]
 
     @property
-    def has_cursor_stops(self) -> bool:
+    def is_cursor_limited_to_openable_lines(self) -> bool:
         """Whether the cursor stops only at lines that can be opened."""
         return self.stops_at_links and self._has_links
 
@@ -164,7 +164,7 @@ class ReaderDocument:
             fold = self._outer_folds.get(fold)
         return folds
 
-    def find_block_index_of_line(self, line: int) -> int:
+    def find_block_index_of_source_line(self, line: int) -> int:
         """Return the index of the block that shows source line `line`.
 
         If no block shows the line, return the index of the nearest block before it.
@@ -236,7 +236,9 @@ def has_lost_turns(before: ReaderDocument, after: ReaderDocument) -> bool:
     )
 
 
-def find_block_after_removal(before: ReaderDocument, after: ReaderDocument, block: int) -> int:
+def find_block_after_turns_were_removed(
+    before: ReaderDocument, after: ReaderDocument, block: int
+) -> int:
     """Return the index of the block in `after` that corresponds to a block in `before`.
 
     `after` is a later version of the same conversation, from which turns were removed. If the
@@ -353,7 +355,7 @@ def find_start_block_and_match(
         in_turn = takewhile(lambda n: blocks[n].turn == turn, range(first, len(blocks)))
         span = [n for n in in_turn if ref.call in (None, blocks[n].call)]
     elif ref.lines is not None:
-        first, last = map(document.find_block_index_of_line, ref.lines)
+        first, last = map(document.find_block_index_of_source_line, ref.lines)
         span = list(range(first, last + 1))
     elif place.text and not place.words:
         return _find_passage_block(document, place.text, range(len(blocks))) or 0, -1
@@ -532,10 +534,10 @@ def make_document_outline(document: ReaderDocument) -> list[OutlineEntry]:
     from kbtui.conversations.conversation_data_types import Conversation
 
     if isinstance(document.record, Conversation) and document.view == "read":
-        return [_make_turn_entry(turn) for turn in document.record.turns]
+        return [_make_outline_entry_of_turn(turn) for turn in document.record.turns]
     if changes := document.block_indices_by_kind.get("change"):
         blocks = [document.blocks[index] for index in changes]
-        return list(map(_make_change_entry, blocks))
+        return list(map(_make_outline_entry_of_change, blocks))
     return list(_iterate_headings(document))
 
 
@@ -559,7 +561,7 @@ def find_outline_entry_at(
     return found
 
 
-def _make_turn_entry(turn: Turn) -> OutlineEntry:
+def _make_outline_entry_of_turn(turn: Turn) -> OutlineEntry:
     from kbtui.conversations.conversation_data_types import sum_token_usage
     from kbtui.tui.reader.markdown_layout import strip_markdown_and_move_matches
 
@@ -573,7 +575,7 @@ def _make_turn_entry(turn: Turn) -> OutlineEntry:
         seconds = max(0.0, (max(times) - turn.started_at).total_seconds())
     requests = (event.text for event in turn.events if event.kind == "chat_request")
     request = next(requests, "") or next((event.text for event in turn.events), "")
-    tokens = _count_tokens(usage) if usage else None
+    tokens = _sum_reported_token_counts(usage) if usage else None
     facts = OutlineTurnFacts(
         turn.number, turn.started_at, seconds, len(calls), failed, tools, tokens, turn.is_rewound
     )
@@ -583,7 +585,7 @@ def _make_turn_entry(turn: Turn) -> OutlineEntry:
     return OutlineEntry(key, words, turn=facts, searched=searched.casefold())
 
 
-def _count_tokens(usage: TokenUsage) -> int | None:
+def _sum_reported_token_counts(usage: TokenUsage) -> int | None:
     """Return the total number of tokens that the agent counted.
 
     If the agent reports no total, return the sum of its other counts.
@@ -601,24 +603,26 @@ def _iterate_headings(document: ReaderDocument) -> Iterator[OutlineEntry]:
 
     for block in document.blocks:
         if isinstance(block, LeftAndRightLineBlock):
-            yield _make_heading_entry(block.key, join_span_texts(block.left))
+            yield _make_outline_entry_of_heading(block.key, join_span_texts(block.left))
         elif isinstance(block, MarkdownBlock) and "#" in block.get_searchable_text():
             tokens = parse_markdown(block.get_searchable_text())
             for token, inside in pairwise(tokens):
                 if token.type == "heading_open" and token.level == 0 and token.map:
                     line, depth = (block.first_line or 1) + token.map[0], int(token.tag[1]) - 1
-                    yield _make_heading_entry(block.key, inside.content, line, depth)
+                    yield _make_outline_entry_of_heading(block.key, inside.content, line, depth)
 
 
-def _make_change_entry(block: ReaderBlock) -> OutlineEntry:
+def _make_outline_entry_of_change(block: ReaderBlock) -> OutlineEntry:
     """Return the outline entry for a subject's version, or for a file change made by a turn or call."""
     if block.turn is None:
-        return _make_heading_entry(block.key, block.get_searchable_text())
+        return _make_outline_entry_of_heading(block.key, block.get_searchable_text())
     place = f"{block.turn}.{block.call}" if block.call else str(block.turn)
     directory, _, name = (block.file or "").rpartition("/")
-    return _make_heading_entry(block.key, f"{place}  {name}  {directory}")
+    return _make_outline_entry_of_heading(block.key, f"{place}  {name}  {directory}")
 
 
-def _make_heading_entry(block: str, text: str, line: int = 0, depth: int = 0) -> OutlineEntry:
+def _make_outline_entry_of_heading(
+    block: str, text: str, line: int = 0, depth: int = 0
+) -> OutlineEntry:
     words = sanitize_to_one_line(text.strip()[:MAX_WORDS_CHARACTERS])
     return OutlineEntry(block, words, line, depth, searched=words.casefold())

@@ -21,7 +21,7 @@ from kbtui.tui.framework.base_screens_and_widgets import (
     LabeledInput,
     LeftAndRightTextLine,
     PaneInput,
-    ParagraphsAboveWidget,
+    WrappedTextBarAboveWidget,
     get_configured_keys,
     make_plain_label_text,
 )
@@ -78,7 +78,7 @@ class ReaderHeader(LeftAndRightTextLine):
                 return
 
 
-class DocumentFactsBar(ParagraphsAboveWidget):
+class DocumentFactsBar(WrappedTextBarAboveWidget):
     """The details of the document, shown above the document when the user asks for them."""
 
     DEFAULT_CSS = "DocumentFactsBar { max-height: 75%; }"
@@ -146,7 +146,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.is_finding = False
         self._find_worker = LatestOnlyWorker(self)
         self.facts_bar = DocumentFactsBar(self.document_view)
-        self.loss_bar = ParagraphsAboveWidget(self.document_view)
+        self.loss_bar = WrappedTextBarAboveWidget(self.document_view)
         self._cited_line = LeftAndRightTextLine(id="cited")
         self._start_worker = LatestOnlyWorker(self)
         self._request_texts: dict[int, str] = {}
@@ -271,7 +271,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             if match >= 0:
                 is_visible = viewport.go_to_match_in_block(index, match)
                 if ref and ref.lines and is_visible:
-                    viewport.choose_source_line_at_cursor(ref.lines[0])
+                    viewport.set_source_line_for_references_at_cursor(ref.lines[0])
                 elif ref and ref.lines:
                     viewport.go_to_source_line(ref.lines[0])
                 if block.key in document.fold_kinds and not viewport.is_fold_open(block.key):
@@ -498,7 +498,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         elif document.view in CHANGES_VIEWS and number > 0:
             self._go_to_change_of_turn(number, call)
         else:
-            self._post_status_message(self._explain_missing_line_numbers())
+            self._post_status_message(self._explain_lack_of_numbered_turns_and_lines())
         return True
 
     def _go_to_change_of_turn(self, turn: int, call: int | None) -> None:
@@ -515,7 +515,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if block.turn != turn or call not in (None, block.call):
             self._post_status_message(f"No change in {name}; this is the next one.")
 
-    def _explain_missing_line_numbers(self) -> str:
+    def _explain_lack_of_numbered_turns_and_lines(self) -> str:
         """Return the reason why this page has no turn or line that the user can go to by its number."""
         document = self.viewport.document
         if not document.block_indices_by_kind.get("change"):

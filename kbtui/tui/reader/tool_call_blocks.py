@@ -290,7 +290,7 @@ def make_tool_text_blocks(
         def make_coloured_block(name: str, start: int, end: int) -> ReaderBlock:
             return ColouredTextBlock(name, plain, start, end, colours=ranges)
 
-        return _make_blocks_with_fold(key, plain, 0, len(plain), make_coloured_block)
+        return _make_blocks_and_fold_long_middle(key, plain, 0, len(plain), make_coloured_block)
     if path is None and (laid_out := _pretty_print_json(text) or _pretty_print_xml(text)):
         text = laid_out
     blocks: list[ReaderBlock] = []
@@ -404,10 +404,10 @@ def _make_code_blocks(
             name, text, left, right, line, language=language, numbers=digits, panel=panel
         )
 
-    return _make_blocks_with_fold(key, text, start, end, make_code_block)
+    return _make_blocks_and_fold_long_middle(key, text, start, end, make_code_block)
 
 
-def _make_blocks_with_fold(
+def _make_blocks_and_fold_long_middle(
     key: str,
     text: str,
     start: int,
@@ -415,10 +415,10 @@ def _make_blocks_with_fold(
     make_block: Callable[[str, int, int], ReaderBlock],
 ) -> list[ReaderBlock]:
     """Make the blocks of a range of a text. If the range is long, a fold contains its middle."""
-    from kbtui.tui.reader.markdown_layout import split_source_text_into_sections
+    from kbtui.tui.reader.markdown_layout import split_source_text_at_line_breaks
 
     def make_section_blocks(name: str, left: int, right: int) -> Iterator[ReaderBlock]:
-        for number, section in enumerate(split_source_text_into_sections(text[left:right])):
+        for number, section in enumerate(split_source_text_at_line_breaks(text[left:right])):
             yield make_block(f"{name}:{number}", left + section.start, left + section.end)
 
     count = text.count("\n", start, end) + 1
