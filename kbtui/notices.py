@@ -250,7 +250,8 @@ def _format_index_behind_notice(values: Any) -> str:
             return f"the index may be out of date: {values['detail']}"
         case "changes_pending":
             done, total = values["done"], values["total"]
-            state = f"{done:,} of {total:,} changed entries are indexed"
+            entries = format_counted_noun(total, "changed entry is", "changed entries are")
+            state = f"{done:,} of {entries} indexed"
         case "error":
             state = values["detail"]
         case _:

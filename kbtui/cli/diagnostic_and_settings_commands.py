@@ -178,9 +178,10 @@ def _compare_embedding_models(args: Namespace) -> int:
             f"{'hit rate@10':20}  {kinds[0]['hit_rate']:>12.0%}  {kinds[1]['hit_rate']:>12.0%}",
         ]
     queries = format_counted_noun(len(found["queries"]), "query", "queries")
+    passages = format_counted_noun(found["all_passages"], "passage")
     lines += [
         "",
-        f"{queries} over {found['passages']:,} of {found['all_passages']:,} passages: on average, the models share {found['agreement']:.0%} of "
+        f"{queries} over {found['passages']:,} of {passages}: on average, the models share {found['agreement']:.0%} of "
         f"the 10 best hits; for {found['same_best']:.0%} of the queries, they have the same best hit",
     ]
     for query in found["queries"][:10]:

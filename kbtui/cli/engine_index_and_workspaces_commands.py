@@ -210,9 +210,12 @@ def run_index_command(args: Namespace) -> int:
     for problem in [*problems, *map(format_notice, library.differing_agent_directory_notices)]:
         print_to_stderr(problem)
     subjects = format_counted_noun(counts["subjects"], "subject")
+    conversations = format_counted_noun(counts["conversations"], "conversation")
+    passages = format_counted_noun(counts["chunks"], "passage")
+    citations = format_counted_noun(counts["citations"], "citation")
     text = (
-        f"{subjects}{without}, {facts['conversations']} conversations, "
-        f"{facts['chunks']} passages, {facts['citations']} citations in {facts['seconds']:.1f} s\n"
+        f"{subjects}{without}, {conversations}, {passages}, {citations} "
+        f"in {facts['seconds']:.1f} s\n"
     )
     print_text_or_json(text, facts, args.json)
     if facts["reason"] and not (args.no_vectors or args.json):

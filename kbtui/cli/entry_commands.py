@@ -556,7 +556,8 @@ def _format_entry_details(
     lines.append(f"\n{format_counted_noun(row.chunks, 'passage')}")
     for chunk in chunks:
         model = f", {chunk['model']}" if chunk["model"] else ""
-        lines.append(f"  chunk:{chunk['chunk_id']}  {chunk['characters']} characters{model}")
+        size = format_counted_noun(chunk["characters"], "character")
+        lines.append(f"  chunk:{chunk['chunk_id']}  {size}{model}")
         lines += [f"    {line}" for line in chunk["text"].split("\n")]
     return "\n".join(lines) + "\n"
 

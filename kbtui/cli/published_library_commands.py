@@ -249,9 +249,11 @@ def _format_publish_result(result: LibraryPublishResult) -> str:
             (result.removed, "removed"),
         )
     )
+    entries = format_counted_noun(len(result.entries.texts), "entry", "entries")
+    vectors = format_counted_noun(result.vectors, "new vector")
     return (
-        f"{repaired}version {result.version}: {len(result.entries.texts):,} entries ({changes}), "
-        f"{result.vectors:,} new vectors; sent {result.sent_bytes:,} bytes in "
+        f"{repaired}version {result.version}: {entries} ({changes}), "
+        f"{vectors}; sent {result.sent_bytes:,} bytes in "
         f"{format_counted_noun(result.sent_parts, 'part')}\n"
     )
 
@@ -342,8 +344,10 @@ def _format_library_pull_result(result: LibraryPullResult) -> str:
     if result.is_unchanged:
         return "the mirror is up to date"
     entries = format_counted_noun(result.entries, "entry", "entries")
+    vectors = format_counted_noun(result.vectors, "vector")
+    removed = format_counted_noun(result.removed, "entry", "entries")
     return (
-        f"fetched {entries} and {result.vectors:,} vectors, removed {result.removed:,} entries; "
+        f"fetched {entries} and {vectors}, removed {removed}; "
         f"{result.fetched_bytes:,} bytes in {format_counted_noun(result.requests, 'request')}"
     )
 
@@ -354,10 +358,14 @@ def _format_library_subscription(status: LibrarySubscriptionStatus, has_own_file
     lines = [f"library    {sanitize_to_one_line(status.remote)}"]
     if status.is_mirrored:
         commit = f" from commit {status.commit[:12]}" if status.commit else ""
+        counts = [
+            format_counted_noun(count, name.removesuffix("s"), name)
+            for name, count in status.counts.items()
+        ]
         lines += [
             f"published  {status.published_at}{commit} (version {status.version})",
             f"fetched    {status.pulled_at}, last checked {status.checked_at}",
-            f"contains   {', '.join(f'{count:,} {name}' for name, count in status.counts.items())}",
+            f"contains   {', '.join(counts)}",
         ]
     if status.is_mirrored and has_own_files:
         lines.append(

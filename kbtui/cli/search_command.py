@@ -460,7 +460,7 @@ def _format_rank_and_score(leg: dict[str, Any]) -> str:
 
 
 def _iterate_vector_explanation_lines(embedded: dict[str, Any]) -> Iterator[str]:
-    parts = [f"the text ({len(embedded['text'])} characters)"]
+    parts = [f"the text ({format_counted_noun(len(embedded['text']), 'character')})"]
     if count := len(embedded["neighbours"]):
         passages = format_counted_noun(count, "neighbouring passage")
         parts.append(f"{passages} (weight {embedded['neighbour_weight']:g})")

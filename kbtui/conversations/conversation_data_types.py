@@ -199,7 +199,7 @@ class ContentBlock:
 
 def describe_content_block(block: ContentBlock) -> str:
     """Return the name, type, size and state of a block, such as `image/png, 400 bytes`."""
-    size = f"{block.size:,} bytes" if block.size is not None else None
+    size = format_counted_noun(block.size, "byte") if block.size is not None else None
     parts = [block.title, block.name, block.media_type, size, _describe_content_block_state(block)]
     return ", ".join(part for part in parts if part)
 

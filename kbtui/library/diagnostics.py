@@ -87,6 +87,14 @@ def _format_count_finding(values: Any, noun: str) -> str:
     return format_counted_noun(values[f"{noun}s"], noun)
 
 
+def _format_index_counts(values: Any) -> str:
+    subjects = _format_count_finding(values, "subject")
+    conversations = _format_count_finding(values, "conversation")
+    passages = format_counted_noun(values["chunks"], "passage")
+    citations = _format_count_finding(values, "citation")
+    return f"{subjects} (without disabled ones), {conversations}, {passages}, {citations}"
+
+
 def _format_keywords_only_finding(values: Any) -> str:
     text = format_notice(Notice("keywords_only", values)).removeprefix("keywords only: ")
     return f"no search by meaning: {text}" + (f"; {values['hint']}" if values.get("hint") else "")
@@ -140,7 +148,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "environment_directory_missing": "{variable} names {directory}, which is not an existing directory",
     "format_unusable": "the format {name!r}, which an installed package provides, cannot be loaded: {detail}",
     "hard_links": "{ref}: the file has other hard links, perhaps outside the workspace; an editor breaks these links if it replaces the file on saving",
-    "index_counted": "{subjects} subjects (without disabled ones), {conversations} conversations, {chunks} passages, {citations} citations",
+    "index_counted": _format_index_counts,
     "index_damaged": "{detail}; `kbtui index` rebuilds the index",
     "keywords_only": _format_keywords_only_finding,
     "knowledge_counted": _format_knowledge_counts,

@@ -28,6 +28,7 @@ from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.search.filter_definitions import split_regex_query
 from kbtui.search.query_parsing_and_filter_application import parse_query
+from kbtui.terminal_text import format_counted_noun
 from kbtui.userdata.query_log import QueryLog
 from kbtui.workspace.paths import expand_user, make_private_directory
 
@@ -280,14 +281,14 @@ class _CachingEmbedder:
         """Map each text to its unit vector; embed the texts that have no cached vector.
 
         Also returns how many texts were embedded, and how many seconds this took. Progress is
-        reported; the reports call the texts `noun`.
+        reported; the reports call one of the texts `noun`.
         """
         by_hash = {hash_embedded_text(text): text for text in texts}
         blobs = self._cache.get_cached_vectors(by_hash)
         found = {by_hash[key]: np.frombuffer(blob, np.float32) for key, blob in blobs.items()}
         missing = [text for text in by_hash.values() if text not in found]
         self._report(
-            f"{self.model.source.source}: {len(missing):,} of {len(by_hash):,} {noun} to embed"
+            f"{self.model.source.source}: {len(missing):,} of {format_counted_noun(len(by_hash), noun)} to embed"
         )
         began = reported = time.perf_counter()
         for start in range(0, len(missing), TEXTS_EMBEDDED_AT_ONCE):
@@ -313,9 +314,9 @@ def _measure_embedding_model(
     total: int,
 ) -> _ModelMeasurementsAndVectors:
     model, embedder = vectors.model, vectors.model.embedder
-    titles, _, _ = vectors.look_up_or_embed_texts([one.title for one in passages], "titles")
+    titles, _, _ = vectors.look_up_or_embed_texts([one.title for one in passages], "title")
     texts, timed, seconds = vectors.look_up_or_embed_texts(
-        [one.text for one in passages], "passages"
+        [one.text for one in passages], "passage"
     )
     if timed < MIN_TIMED_PASSAGES:
         sample = passages[:: -(-len(passages) // MIN_TIMED_PASSAGES)]

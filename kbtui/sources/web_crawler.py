@@ -22,6 +22,7 @@ from kbtui.sources.crawl_url_policy import AllowedUrlPrefixes, normalize_url
 from kbtui.sources.document_text_extraction import READABLE, TextExtractionError
 from kbtui.sources.http_fetcher import AGENT, FetchError
 from kbtui.sources.source_document_store import FetchedDocument, make_document_name_from_url
+from kbtui.terminal_text import format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -78,11 +79,14 @@ class WebCrawler:
             if self._done >= self._limits.pages or time.monotonic() > end:
                 key = "source_pages" if self._done >= self._limits.pages else "source_seconds"
                 reason = (
-                    f"stopped after {self._done} pages with {left} more to fetch; "
+                    f"stopped after {format_counted_noun(self._done, 'page')} with {left:,} more to fetch; "
                     f"to fetch more, raise the setting {key}"
                 )
             elif self._failures >= MAX_FAILURES_IN_A_ROW:
-                reason = f"stopped after {MAX_FAILURES_IN_A_ROW} failures in a row; {left} pages were not fetched"
+                pages = format_counted_noun(left, "page was", "pages were")
+                reason = (
+                    f"stopped after {MAX_FAILURES_IN_A_ROW} failures in a row; {pages} not fetched"
+                )
             if reason:
                 self._run.record_failed_document(self._start, reason, permanent=False)
                 return

@@ -457,7 +457,9 @@ def _make_conversations_section(
     if (state.filter.needs_conversation_summaries or state.sort == "turns") and (
         left := contents.unread
     ):
-        yield _make_note_row("unread", f"reading {left:,} more conversations …")
+        yield _make_note_row(
+            "unread", f"reading {format_counted_noun(left, 'more conversation')} …"
+        )
     elif state.filter.is_waiting_for_lookup:
         yield _make_note_row("lookup", "looking up the filter in the index …")
     elif contents.conversations and not infos:

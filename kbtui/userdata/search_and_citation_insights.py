@@ -63,7 +63,7 @@ class TokenCountAndCost:
     def list_token_count_phrases(self) -> list[str]:
         """Return phrases such as `3 turns`: the number of turns, the output tokens and the cost."""
         remarks = [format_counted_noun(self.turns, "turn")]
-        remarks.append(f"{self.usage.output_tokens or 0:,} output tokens")
+        remarks.append(format_counted_noun(self.usage.output_tokens or 0, "output token"))
         if self.cost is not None:
             remarks.append(f"cost {'over ' * self.is_cost_partial}{format_cost(self.cost)}")
         if self.usage.is_estimate:

@@ -316,6 +316,9 @@ def test_pages_and_time_are_limited_and_it_is_said(project: SourceWorkspace, sit
     assert "stopped after 4 pages" in (run.error or "")
     run = project.run(limits=SourceRunLimits(run_seconds=0.0, delay=0.0))
     assert len(project.documents()) == 4, "what was not met is not gone"
+    site.pages["/"] = page_with_links("Start", "/p0")
+    run = project.run(limits=SourceRunLimits(pages=1, delay=0.0))
+    assert "stopped after 1 page with 1 more to fetch" in (run.error or "")
 
 
 def test_a_host_is_not_asked_faster_than_it_wants(project: SourceWorkspace, site: Site) -> None:

@@ -17,7 +17,7 @@ from kbtui.conversations.conversation_repository import (
     find_conversation,
 )
 from kbtui.tui.framework.row_list import ListRow
-from kbtui.tui.library_pane import make_library_rows
+from kbtui.tui.library_pane import LibraryPaneChoices, make_library_rows
 from kbtui.tui.topics_and_conversations_snapshot import TopicsAndConversations
 
 # The day of the conversations that `Builder` writes, as a row shows it.
@@ -431,3 +431,13 @@ async def test_a_wrong_filter_is_explained_at_once_and_esc_restores_the_selectio
         await tui.press("enter", "escape")
         await tui.until(lambda: len(pane.list.rows) > 30)
         assert pane.list.selected_row.left[-1][0] == "Talk 12"
+
+
+@pytest.mark.parametrize(
+    ("unread", "text"),
+    [(1, "reading 1 more conversation …"), (2, "reading 2 more conversations …")],
+)
+def test_rows_sorted_by_turns_say_how_many_are_not_read_yet(unread: int, text: str) -> None:
+    contents = TopicsAndConversations(unread=unread)
+    rows = make_library_rows(contents, LibraryPaneChoices(sort="turns"), datetime.now(UTC))
+    assert [(text, "dim")] in [row.left for row in rows]

@@ -63,6 +63,11 @@ def test_growth_has_one_sign_unless_letters_and_tokens_differ() -> None:
         format_prompt_size_change(PromptTextSize(8, 2), PromptTextSize(6, 5))
         == "−2 characters ≈ +3 tokens"
     )
+    assert (
+        format_prompt_size_change(PromptTextSize(8, 2), PromptTextSize(7, 3))
+        == "−1 character ≈ +1 token"
+    )
+    assert PromptTextSize(1, 1).format_prompt_size_with_units() == "1 character ≈ 1 token"
     assert format_prompt_size_change(PromptTextSize(8, 2), PromptTextSize(8, 2)) == ""
     assert (
         format_prompt_size_change(PromptTextSize(0, 0), PromptTextSize(8, 2), units=False)

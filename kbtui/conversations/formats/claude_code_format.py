@@ -534,7 +534,7 @@ def _format_media_block(block: dict[str, Any]) -> str:
     source = block.get("source")
     source = source if type(source) is dict else {}
     data = source.get("data")
-    size = f"{count_base64_bytes(data):,} bytes" if type(data) is str else None
+    size = format_counted_noun(count_base64_bytes(data), "byte") if type(data) is str else None
     named = (block.get("title"), source.get("url"), source.get("media_type"), size)
     details = ", ".join(part for part in named if type(part) is str and part)
     return f"[{block['type']}: {details}]" if details else f"[{block['type']}]"

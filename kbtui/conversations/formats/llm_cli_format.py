@@ -51,6 +51,7 @@ from kbtui.conversations.formats.turn_builder import (
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import format_counted_noun
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:
@@ -594,7 +595,7 @@ class _LlmConversationReader:
 
 def _format_fragment_placeholder(row: sqlite3.Row) -> str:
     name = get_text_or_none(row["source"]) or str(row["id"])
-    return f"[fragment: {name}, {row['size']:,} characters]"
+    return f"[fragment: {name}, {format_counted_noun(row['size'], 'character')}]"
 
 
 def _get_attachment_id(value: Any) -> str | None:

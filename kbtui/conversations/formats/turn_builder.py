@@ -18,7 +18,7 @@ from kbtui.conversations.conversation_data_types import (
     sum_token_usage,
 )
 from kbtui.dates import parse_timestamp
-from kbtui.terminal_text import format_json, format_json_unless_text
+from kbtui.terminal_text import format_counted_noun, format_json, format_json_unless_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -350,5 +350,6 @@ def count_base64_bytes(data: str) -> int:
 def format_media_placeholder(name: str | None, media_type: str | None, size: int | None) -> str:
     """Return the line that stands for an image or another attached file."""
     noun = "image" if (media_type or "").startswith("image/") else "file"
-    parts = [name, media_type, f"{size:,} bytes" if size is not None else None]
+    length = format_counted_noun(size, "byte") if size is not None else None
+    parts = [name, media_type, length]
     return f"[{noun}: {', '.join(part for part in parts if part)}]"

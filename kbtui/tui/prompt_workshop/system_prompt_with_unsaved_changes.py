@@ -12,6 +12,7 @@ from kbtui.knowledge import read_subject_for_assistant
 from kbtui.knowledge.knowledge_data_types import JpPromptSection, PreloadOrDisableChange, Subject
 from kbtui.knowledge.system_prompt_and_learn_tool import estimate_token_count
 from kbtui.light_named_tuple import NamedTuple
+from kbtui.terminal_text import format_counted_noun
 from kbtui.tui.reader.reader_document import format_abbreviated_count
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class PromptTextSize(NamedTuple):
     def format_prompt_size_with_units(self) -> str:
         """Format the size as `1,204 characters ≈ 301 tokens`. An estimated size begins with "about"."""
         about = "about " if self.is_estimate else ""
-        return f"{about}{self.characters:,} characters ≈ {self.tokens:,} tokens"
+        characters = format_counted_noun(self.characters, "character")
+        return f"{about}{characters} ≈ {format_counted_noun(self.tokens, 'token')}"
 
 
 ZERO_SIZE = PromptTextSize()
@@ -80,8 +82,11 @@ def format_prompt_size_change(
     # A text with fewer characters can have more tokens. Only then do the tokens get a sign of their
     # own.
     token_growth = f"{abs(tokens):,}" if characters * tokens >= 0 else f"{tokens:+,}"
-    pattern = "{} characters ≈ {} tokens" if units else "{} ≈ {}"
-    return pattern.format(f"{characters:+,}", token_growth).replace("-", "−")
+    character_growth = f"{characters:+,}"
+    if units:
+        character_growth += " character" if abs(characters) == 1 else " characters"
+        token_growth += " token" if abs(tokens) == 1 else " tokens"
+    return f"{character_growth} ≈ {token_growth}".replace("-", "−")
 
 
 class SubjectPromptSizes:

@@ -674,7 +674,7 @@ class _ConversationReaderDocumentBuilder:
             readers = f"for {', '.join(block.recipients)}" if block.recipients else ""
             described = ", ".join(filter(None, (block.media_type, readers)))
             words.append((f"  {sanitize_to_one_line(described)}", "dim"))
-            size = f"{block.size:,} bytes" if block.size is not None else ""
+            size = format_counted_noun(block.size, "byte") if block.size is not None else ""
             if not block.text:
                 above = 0 if self.after_fold else 1
                 self._append_blocks(LeftAndRightLineBlock(key, words, [(size, "dim")], above=above))
