@@ -1,8 +1,9 @@
 """Runs the engine's process: takes the lock, listens, serves clients and cleans up.
 
-Clients start it with `python -P -m kbtui.engine CACHE`. The argument CACHE only identifies the engine
-in a list of processes. The engine and its clients find the cache directory through environment
-variables. An engine that restarts itself adds the fields of `EngineRestartHandover` as arguments.
+Clients start it with `python -P -m kbtui.engine CACHE`. The argument CACHE serves only to identify
+the engine in a process list. The engine and its clients find the cache directory through
+environment variables. An engine that restarts itself adds the fields of `EngineRestartHandover` as
+arguments.
 
 The process takes the lock (`flock`) before it binds the socket. An engine without the lock exits at
 once, and its client connects to the engine that holds the lock. Only the holder of the lock unlinks the
@@ -49,8 +50,8 @@ def run_engine(inherited: EngineRestartHandover | None = None) -> int:
     The exit code is 0 if the engine exited normally, or if another engine holds the lock. After an
     error, it is 3.
     """
-    # Only this user can read the files that the index's libraries create. Sources write into the
-    # workspace, so they use the user's own umask.
+    # With this umask, only this user can read the files that the index's libraries create. Sources
+    # write into the workspace, so they use the user's own umask.
     umask = os.umask(0o077)
     path = get_engine_lock_path()
     try:
@@ -84,7 +85,8 @@ def run_engine(inherited: EngineRestartHandover | None = None) -> int:
         lock.write_engine_pid_and_socket_path(socket_path)
         cache = paths.get_cache_home()
         write_engine_log_record(f"engine {__version__} for {cache} on {socket_path}")
-        # The event loop closes the listener. Until the engine has restarted, clients wait on this copy.
+        # The event loop closes the listener. This copy keeps the socket open, so that clients wait
+        # until the engine has restarted.
         waiting = os.dup(listener.fileno())
         from kbtui.engine.engine_server import EngineServer
 
@@ -119,10 +121,10 @@ def run_engine(inherited: EngineRestartHandover | None = None) -> int:
 
 
 def _restart_in_same_process(state: EngineRestartHandover) -> NoReturn:
-    """Replace the program of this process with a new engine. The process id, the lock and the socket stay.
+    """Replace the program of this process with a new engine. The process id, the lock and the socket stay the same.
 
-    Only a new program frees the hundreds of megabytes that the libraries for the model and the
-    vectors keep.
+    Replacing the program is the only way to free the hundreds of megabytes that the libraries for
+    the model and the vectors keep.
     """
     os.set_inheritable(state.listener, True)
     sys.stderr.flush()

@@ -46,7 +46,7 @@ class AllProjectsSearch:
         self._lock = threading.Lock()
         self._readers: dict[Path, IndexReader] = {}
         self._stores: dict[Path, VectorStore | None] = {}
-        """The vectors of each index generation; None if it has no vectors of the model."""
+        """Maps the directory of each index generation to its vectors, or to None if it has no vectors from the model."""
 
     def close(self) -> None:
         """Close the indexes. A later search opens them again."""
@@ -79,11 +79,11 @@ class AllProjectsSearch:
     ) -> SearchAnswer:
         """Search the index `here` of this workspace and the indexes of all other workspaces.
 
-        Without `vectors`, the answer has only keyword hits.
+        Without `vectors`, the answer contains only keyword hits.
 
-        For every other workspace that cannot be searched, the answer has a notice. If this workspace
-        cannot be searched, the error is raised. Raises `UsageError` if the request asks for
-        explanations or for similar passages.
+        The answer contains a notice for every other workspace that cannot be searched. If this
+        workspace cannot be searched, the method raises the error. Raises `UsageError` if the
+        request asks for explanations or for similar passages.
         """
         if request.like is not None or request.why is not None or request.explain:
             hint = "leave out --all, or name the workspace with -w"
@@ -232,7 +232,7 @@ class AllProjectsVectorSearch:
     def select_chunks_without_vector_in_index(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[int]:
-        """Return those of `numbers` whose chunks have no vector."""
+        """Return the chunk numbers in `numbers` whose chunks have no vector."""
         store = self._open_vector_store(index)
         return store.select_chunks_without_vector(numbers) if store else list(numbers)
 

@@ -57,7 +57,7 @@ While embedding is running, `OWN_LOAD` is added to this limit, because embedding
 
 
 PAUSE_FILE = "embedding-paused"
-"""The name of a file in the cache directory of a workspace.
+"""The name of a file in a workspace's cache directory that pauses embedding.
 
 While the file exists, passages of the workspace are not embedded. The file stays when the engine
 ends, so the pause outlasts a restart of the engine.
@@ -138,11 +138,11 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 
 
 PREFERRED_HITS = 20
-"""The entries of this many best keyword hits of a search are embedded before all others."""
+"""The number of best keyword hits of a search whose entries are embedded before all others."""
 RETRY_SECONDS, RETRY_SECONDS_MAX = 60.0, 3600.0
 """After a failure to load the model, queries start no new attempt for `RETRY_SECONDS`.
 
-Each further failure doubles this time, up to `RETRY_SECONDS_MAX`.
+Each additional failure doubles this time, up to `RETRY_SECONDS_MAX`.
 """
 MODEL_LOADING = make_keywords_only_notice("model_loading")
 
@@ -173,7 +173,7 @@ Shared = TypeVar("Shared")
 
 
 class ReferenceCountedObjects(Generic[Shared]):
-    """Shared objects, one for each key, with the users of each object. Any thread may use the collection."""
+    """A thread-safe collection of shared objects, one for each key, that records the users of each object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -183,7 +183,7 @@ class ReferenceCountedObjects(Generic[Shared]):
     def acquire(self, key: str, user: object, make: Callable[[], Shared]) -> Shared:
         """Add a user to a key's object, and return the object. If there is none yet, `make` creates it.
 
-        Other threads that want the same object wait until it is made.
+        Other threads that request the same object wait until it has been created.
         """
         with self._lock:
             making = self._make_locks.setdefault(key, threading.Lock())
@@ -218,9 +218,8 @@ class ReferenceCountedObjects(Generic[Shared]):
 class SharedEmbeddingModels:
     """The models that an engine has loaded, and the engine's processes that embed many passages.
 
-    Workspaces with the same model share the model and its process, so each of them is in memory
-    only once. `last_used` is the value of `time.monotonic` when a query or a passage last needed a
-    model.
+    Workspaces with the same model share the model and its process, so no model is in memory twice.
+    `last_used` is the value of `time.monotonic` when a query or a passage last needed a model.
     """
 
     def __init__(self) -> None:
@@ -233,7 +232,7 @@ class SharedEmbeddingModels:
         """Whether many passages have been embedded. Some of the memory used for this cannot be freed."""
 
     def has_loaded_model_unused_for(self, seconds: float) -> bool:
-        """Return whether a model is loaded and nothing has needed it for this many seconds."""
+        """Return whether a model is loaded and nothing has needed it for `seconds` seconds."""
         return not self.embedders.is_empty and time.monotonic() - self.last_used > seconds
 
 
@@ -284,11 +283,11 @@ class WorkspaceEmbeddingModel:
         model = self._model
         assert model is not None
         began = time.monotonic()
-        # The model and LanceDB both import numpy, which fails when two threads do so at once.
+        # Both the model and LanceDB import numpy. Importing it in two threads at once fails.
         with _NUMPY_IMPORT:
             check_package_import("numpy")
-        # Import LanceDB, which takes a second or two, in parallel, so that the first query does not
-        # wait for it.
+        # Importing LanceDB takes a second or two. Do so in parallel, so that the first query does
+        # not wait for it.
         with ThreadPoolExecutor(1, thread_name_prefix="lance") as pool:
             lance = pool.submit(import_lancedb_module)
             embedder = self._shared.embedders.acquire(
@@ -468,7 +467,7 @@ class EmbeddingWorker:
         self._thread.start()
 
     def stop_thread(self) -> None:
-        """Stop the thread after the current batch, without waiting for its end.
+        """Ask the thread to stop after the current batch, without waiting for it to end.
 
         An interrupted write leaves the table of vectors unchanged.
         """
@@ -611,7 +610,7 @@ class EmbeddingWorker:
         where: str,
         question: SearchRequest,
     ) -> list[tuple[int, float]]:
-        """Merge `ranked` with the ranking from the published vectors. If the object store fails, return `ranked` as it is."""
+        """Merge `ranked` with the ranking from the published vectors. If the object store fails, return `ranked` unchanged."""
         from kbtui.index.published_vector_table_search import join_disjoint_rankings
 
         # The filter `chunks` contains numbers of this index, which the published table does not know.
@@ -798,8 +797,8 @@ class EmbeddingWorker:
                     self._chunk_embedder.embed_missing_chunks,
                     self._model.get_or_start_passage_embedder,
                     lambda: self._has_catalog_changed or self._is_damaged,
-                    # This is called when the missing vectors have been counted. Answers before that
-                    # could not say that passages have no vectors yet.
+                    # This is called as soon as the missing vectors have been counted. Before then,
+                    # an answer could not say how many passages have no vector yet.
                     self._allow_search_by_meaning,
                 )
                 self.left = work.result()

@@ -64,9 +64,9 @@ class EngineClient:
     ) -> None:
         """Connect to the socket and exchange hello messages; each step may take up to `timeout` seconds.
 
-        All requests are for the workspace with this `root`, in the environment of the caller. If `opens`
-        is true, the engine opens the workspace. If `opens` is false and the workspace is not open yet,
-        the engine answers only `engine_status` and `stop`.
+        All requests apply to the workspace at `root` and use the caller's environment variables. If
+        `opens` is true, the engine opens the workspace. If `opens` is false and the workspace is
+        not open yet, the engine answers only `engine_status` and `stop`.
 
         Raises `UnresponsiveEngineError` if a step takes longer. Raises `EngineOwnedByOtherUserError` if a process
         of another user is listening on the socket. Raises `EngineUnavailableError` if no process is
@@ -77,7 +77,7 @@ class EngineClient:
         self._lock = allocate_lock()
         self._next = 0
         try:
-            # The lock file has the path in UTF-8, regardless of this process's locale.
+            # The lock file contains the path in UTF-8, regardless of this process's locale.
             self._socket.connect(socket_path.encode("utf-8", "surrogateescape"))
             if not is_peer_same_user(self._socket):
                 raise EngineOwnedByOtherUserError(

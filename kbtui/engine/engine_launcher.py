@@ -134,7 +134,7 @@ class FileLock:
         self._file.flush()
 
     def duplicate_descriptor(self) -> int:
-        """Return a file descriptor that also holds the lock and is inherited by a new program image."""
+        """Return another file descriptor that holds the lock. A program that replaces this one inherits it."""
         descriptor = os.dup(self._file.fileno())
         os.set_inheritable(descriptor, True)
         return descriptor
@@ -203,9 +203,9 @@ START_SECONDS = 20.0
 SILENT_SECONDS = 5.0
 """The time in seconds that a client waits for an engine that listens but does not answer."""
 
-# An engine inherits only these environment variables from the client that starts it. For each client,
-# it uses the environment that the client sends. Its own time zone is that of the system, because a
-# client without TZ expects that zone.
+# An engine inherits only these environment variables from the client that starts it. It answers
+# each client in the environment that the client sends. The engine does not inherit TZ: its own time
+# zone is the system's, which a client without TZ expects.
 _KEPT_VARIABLES = (
     *("PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "SSL_CERT_FILE"),
     *paths.AGENT_DIRECTORY_VARIABLES,
@@ -260,7 +260,8 @@ def connect_or_start_engine(
             return client
         code = started.poll()
         if code == 0:
-            # Another engine has the lock. Wait for it, but not for long, because it may be about to exit.
+            # Another engine holds the lock. Wait for it, but not for long, because it may be about
+            # to exit.
             lost_at = min(lost_at, time.monotonic())
             if time.monotonic() - lost_at > patience:
                 started, lost_at, patience = _start_engine(workspace), math.inf, patience * 2
@@ -327,7 +328,7 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 
 
 def _try_connect_to_engine(workspace: Workspace, *, opens: bool) -> EngineClient | None:
-    """Connect to the socket that the lock file names or, if that fails, to the usual socket.
+    """Connect to the socket listed in the lock file or, if that fails, to the default socket.
 
     Returns None if both attempts fail. Raises `UnresponsiveEngineError` or `EngineOwnedByOtherUserError`.
     """
@@ -344,7 +345,8 @@ def _try_connect_to_engine(workspace: Workspace, *, opens: bool) -> EngineClient
             raise
         except EngineUnavailableError:
             continue
-        # The lock file in a copy of a cache directory names the engine of the original directory.
+        # In a copied cache directory, the lock file still refers to the engine of the original
+        # directory.
         cache = client.hello.get("cache")
         if cache is None or cache == paths.convert_path_to_utf8(
             os.path.realpath(paths.get_cache_home())

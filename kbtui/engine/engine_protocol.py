@@ -10,7 +10,8 @@ This module imports little, so that short commands start fast.
 
 from __future__ import annotations
 
-# `json` imports `re`, which takes a third of the time of a search that the engine answers.
+# `json` imports `re`. Importing `re` would take a third of the total time of a search through the
+# engine.
 from _json import encode_basestring_ascii, make_encoder, make_scanner
 
 from kbtui.workspace.paths import get_time_zone_variable
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
         """The first message that each side of a connection sends.
 
         Both sides send `hello`, `protocol` and `version`. A client also sends `root`, the path of
-        the workspace that its requests are for, and `client_environment`, its values of the
+        the workspace that its requests are for, and `client_environment`, its values for the
         variables in `paths.CLIENT_VARIABLES`. If `opens` is false, the engine does not open this
         workspace.
 
         An engine also sends `schema`, a hash of the index's format, its `pid`, and `cache`, the
         path of the directory with all its indexes. `is_open` says whether the workspace is open, or
-        is being opened. `agent_variables` are the variables that say where agents store their
-        conversations, with the values of the client that opened the workspace.
+        is being opened. `agent_variables` maps the variables that say where agents store their
+        conversations to their values in the client that opened the workspace.
         """
 
         hello: str
@@ -96,7 +97,7 @@ if TYPE_CHECKING:
     class IndexProgressEvent(TypedDict):
         """An event: a phase of indexing has advanced.
 
-        * `done`, `total` and `parts` are those of `IndexProgress`.
+        * `done`, `total` and `parts` mean the same as in `IndexProgress`.
         * `waits` says why the work is paused; it is None if the work is not paused.
         * `per_second` is the number of entries or passages done per second.
         * `per_second` and `seconds_left` are None while they are unknown.
@@ -141,7 +142,7 @@ if TYPE_CHECKING:
         """The answer to `status`: the state of an open workspace.
 
         `clients` is the number of the workspace's clients. `progress` is the last `progress` event,
-        or None if the phase in this event is done.
+        or None if the phase that it reports is done.
         """
 
         pid: int
@@ -213,7 +214,7 @@ if TYPE_CHECKING:
           answer is empty, and the index was not checked recently, so damage could be the reason. Such
           a search is not logged.
         * `failed`: an error that the client must raise (class, message, location and hint).
-        * `declined` and `detail`: why the engine cannot search, as a code and a text.
+        * `declined` and `detail`: why the engine cannot search, as a code and a message.
         """
 
         answer: dict[str, Any]
@@ -248,7 +249,7 @@ class InvalidProtocolFrameError(Exception):
 def validate_wait_seconds(seconds: float, where: str) -> None:
     """Raise `UsageError` unless `seconds` is from 0 to `MAX_WAIT_SECONDS`.
 
-    `where` is the name of the argument in the error.
+    `where` is the argument's name for the error message.
     """
     if not 0 <= seconds <= MAX_WAIT_SECONDS:
         from kbtui.errors import UsageError
@@ -259,7 +260,7 @@ def validate_wait_seconds(seconds: float, where: str) -> None:
 
 
 def get_max_wait_seconds_of_request(request: Mapping[str, object]) -> float:
-    """Return the time that a request may wait, in seconds: by default `WAIT_SECONDS`, at most `MAX_WAIT_SECONDS`."""
+    """Return how many seconds a request may wait: `WAIT_SECONDS` by default, and at most `MAX_WAIT_SECONDS`."""
     wait = request.get("wait")
     return float(min(MAX_WAIT_SECONDS, wait)) if isinstance(wait, int | float) else WAIT_SECONDS
 
@@ -267,7 +268,7 @@ def get_max_wait_seconds_of_request(request: Mapping[str, object]) -> float:
 def make_engine_search_arguments(request: EngineSearchArguments) -> dict[str, Any]:
     """Return the arguments of `EngineClient.send_request` for a search, including its time limit.
 
-    If `request` names no time zone, its dates are in the time zone of this process.
+    If `request` specifies no time zone, its dates are in the time zone of this process.
     """
     wait = get_max_wait_seconds_of_request(request)
     question = {"zone": get_time_zone_variable(), **request["question"]}

@@ -71,9 +71,9 @@ at most `SLOW_CHECK_SECONDS`. An engine that nobody uses therefore wakes up rare
 """
 QUIET_SHARE = 0.1
 UNUSED_SECONDS = 3.0
-"""An engine with no open workspace exits when it has had no client for this many seconds."""
+"""The time in seconds without clients after which an engine with no open workspace exits."""
 RECONNECT_SECONDS = 60.0
-"""A client that connects within this many seconds after a restart of the engine counts as reconnecting.
+"""The time in seconds after a restart of the engine during which a connecting client counts as reconnecting.
 
 Such a client lost its connection when the engine restarted to free memory, and does not need the
 model at once.

@@ -59,7 +59,7 @@ class ClientConnection:
         self._writer = writer
         self.is_subscribed = False
         self.pending_refresh: threading.Event | None = None
-        """The event that is set when this client's last requested refresh is done; None if it has requested none."""
+        """The event that is set when this client's last requested refresh is done; None if the client has requested none."""
         self.wants_damage_check = False
         """Whether the refresh that this client requested last includes a check for damage."""
 
@@ -83,7 +83,7 @@ class ClientConnection:
 Answer = TypeVar("Answer")
 
 PACE_SECONDS = 30.0
-"""The speed of a phase of work is measured over about this many seconds."""
+"""The approximate time in seconds over which the speed of a phase of work is measured."""
 
 
 class ItemRateMeter:
@@ -91,7 +91,7 @@ class ItemRateMeter:
 
     def __init__(self) -> None:
         self._samples: dict[str, list[tuple[float, int]]] = {}
-        """Maps each phase to pairs of a time and the number of items done by then, for about the last `PACE_SECONDS`.
+        """Maps each phase to pairs (time, number of items done by then) from about the last `PACE_SECONDS`.
 
         The first pair is from the beginning of the phase. It is dropped as soon as more items are
         done, because the time until then includes loading.
@@ -124,7 +124,7 @@ class ItemRateMeter:
 
 
 async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
-    """Wait up to `seconds` for an event of another thread; return whether the event is set.
+    """Wait up to `seconds` for another thread's event; return whether the event is set.
 
     Waiting does not occupy a thread.
     """
@@ -139,7 +139,7 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 
 
 FIRST_REFRESH_SECONDS = 10.0
-"""A search waits at most this many seconds for the engine's first comparison of the index with the files."""
+"""The maximum time in seconds that a search waits for the engine's first comparison of the index with the files."""
 UNSCHEDULED_SECONDS = 120.0
 """While no source has a schedule, the engine looks for new schedules at this interval, in seconds."""
 PULL_CHECK_SECONDS = 30.0
@@ -556,7 +556,8 @@ class EngineWorkspace:
     ) -> EngineSearchReply:
         """Answer a search.
 
-        Decline it if the client and the engine have different environments or settings files.
+        Decline the search if the client and the engine have different environments or settings
+        files.
         """
         self._end_if_obsolete()
         if request.get("client_environment", self._environment) != self._environment:

@@ -48,7 +48,7 @@ _WANTED_EVENTS = (
     | _DELETE_SELF | _MOVE_SELF | _ONLY_DIRECTORIES
 )  # fmt: skip
 _IGNORED_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG}
-"""The error numbers that mean that a directory no longer exists or cannot be read.
+"""The error numbers for a directory that no longer exists or cannot be read.
 
 Such a directory is not watched.
 """
@@ -183,7 +183,7 @@ If events keep coming, the changes are reported after `GATHER_MILLISECONDS`.
 POLL_MILLISECONDS = 1000
 """The interval in milliseconds at which files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS, ASLEEP_FULL_COMPARE_SECONDS = 60.0, 600.0
-"""All files are compared with the index if nothing has changed for this many seconds.
+"""The time in seconds without changes after which all files are compared with the index.
 
 The second value applies when the pause between checks of the roots has reached
 `ASLEEP_CHECK_SECONDS`.
@@ -415,8 +415,9 @@ class FileWatcher:
 
         `unreadable` says whether directories that cannot be read are skipped.
         """
-        # Changes before the watch is set up are not reported. So compare the files soon, and again
-        # after the first report or time-out, when the watch is certainly set up.
+        # Changes made before the watch is set up are not reported. Therefore, compare the files
+        # soon, and again after the first report or time-out, because the watch is certainly set up
+        # by then.
         threading.Timer(SETTLE_SECONDS, self._on_change).start()
         is_set_up = False
         for changes in watchfiles.watch(

@@ -34,23 +34,23 @@ if TYPE_CHECKING:
 DAMAGE_CHECK_DELAY = 1.0
 """The delay in seconds between a refresh and its damage check."""
 DAMAGE_CHECK_INTERVAL = 600.0
-"""A damage check follows a refresh, unless the last check was less than this many seconds ago."""
+"""The minimum time in seconds between a damage check and the next check that follows a refresh."""
 DAMAGE_CHECK_VALIDITY = 60.0
-"""A report of possible damage starts no check if the last damage check was less than this many seconds ago."""
+"""The time in seconds after a damage check during which a report of possible damage starts no new check."""
 COMPACT_AT_ONCE_MAX = 2000
 """An index is compacted after a requested refresh if at most this many passages must be rewritten.
 
 Rewriting this many passages takes about 0.3 seconds.
 """
 COMPACT_PAUSE_MIN, COMPACT_SECONDS, COMPACT_SHARE = 1.0, 1.5e-4, 0.05
-"""In all other cases, an index is compacted after a pause without changes.
+"""Unless `COMPACT_AT_ONCE_MAX` applies, an index is compacted after a pause without changes.
 
 A compaction takes about `COMPACT_SECONDS` for each passage. The pause is long enough that compactions
 use at most `COMPACT_SHARE` of one core. It lasts at least `COMPACT_PAUSE_MIN` seconds, so that the
 refresh after the next save does not wait for a compaction.
 """
 CLOSE_INDEX_SECONDS = 5.0
-"""The index is closed this many seconds after a refresh that changed it.
+"""The time in seconds between a refresh that changed the index and the closing of the index.
 
 While an index is open, tantivy polls its files.
 """
@@ -145,7 +145,7 @@ class IndexRefreshWorker:
         return self._request_refresh(is_compacting_requested=True)
 
     def refresh_after_file_change(self) -> None:
-        """Refresh the index, because files may have changed. Compact it only when no more files change."""
+        """Refresh the index, because files may have changed. Compact the index only after files have stopped changing."""
         self._request_refresh(is_compacting_requested=False)
 
     def _request_refresh(self, *, is_compacting_requested: bool) -> threading.Event:
@@ -287,7 +287,7 @@ class IndexRefreshWorker:
             self._compact_at = time.monotonic() + pause
 
     def _start_index_damage_check(self, folder: Path) -> None:
-        """Check a generation for damage in a thread. If it is damaged, request a rebuild.
+        """Check a generation for damage in a new thread. If it is damaged, request a rebuild.
 
         Does nothing if this generation was checked less than `DAMAGE_CHECK_INTERVAL` ago.
         """

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 CLOSE_READER_SECONDS = 5.0
-"""The index is closed this many seconds after the last search.
+"""The time in seconds between the last search and the closing of the index.
 
 While an index is open, tantivy polls its files.
 """
@@ -241,7 +241,7 @@ class SearchService:
         return self._embedding_worker.rank_chunks_by_meaning(text, pending, question)
 
     def close_index_if_idle(self, seconds: float = CLOSE_READER_SECONDS) -> None:
-        """Close the index if no search has used it for this many seconds."""
+        """Close the index if no search has used it for `seconds` seconds."""
         with self._lock:
             is_idle = not self._active and time.monotonic() - self._last_used > seconds
             if self._reader is not None and is_idle:

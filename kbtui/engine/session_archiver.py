@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 QUIET_SECONDS = 30.0
-"""A session is copied into the archive when it has not changed for this many seconds.
+"""The time in seconds that a session must stay unchanged before it is copied into the archive.
 
 Copying a long session after each new record would be slow. There is no hurry, because agents delete
 sessions only after days.
@@ -31,7 +31,7 @@ sessions only after days.
 class SessionArchiver:
     """A thread that copies new and changed sessions of a workspace into the archive.
 
-    If the setting `keep` names no agent, the thread is never started.
+    If the setting `keep` lists no agent, the thread is never started.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class SessionArchiver:
             name.casefold() for name in get_agents_chosen_for_keeping_sessions(settings)
         }
         self._handled: dict[str, str] = {}
-        """Maps the id of each session that was copied or skipped to the signature of the session at that time."""
+        """Maps the id of each session that was copied or skipped to the session's signature at that time."""
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = make_thread_with_client_environment(
             self._archive_sessions_until_stopped, "keep"
         )
 
     def start_thread(self) -> None:
-        """Start the thread if the setting `keep` names an agent. The thread waits for `request_archiving`."""
+        """Start the thread if the setting `keep` lists an agent. The thread waits for `request_archiving`."""
         if self._agents:
             self._thread.start()
 

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 MAX_SEARCHES = 16
 """The maximum number of searches in one workspace that run at the same time.
 
-Further searches wait until one has ended.
+Additional searches wait until a running one ends.
 """
 TAKEOVER_SECONDS, TAKEOVER_ASK_SECONDS = 15.0, 1.0
-"""The engine asks another process to unlock an index every `TAKEOVER_ASK_SECONDS`, for at most `TAKEOVER_SECONDS`."""
+"""Every `TAKEOVER_ASK_SECONDS`, for at most `TAKEOVER_SECONDS`, the engine asks another process to unlock an index."""
 MODEL_IDLE_SECONDS, BACKLOG_IDLE_SECONDS = 300.0, 60.0
-"""The engine restarts to free memory if nothing has needed the model for this many seconds.
+"""The time in seconds without use of the model after which the engine restarts to free memory.
 
 The second value applies after many passages were embedded, which leaves 80 MB of fragmented memory.
 """
@@ -156,7 +156,7 @@ class WorkspacePool:
 
         `variables` are the client's environment. If the workspace is open with another environment
         and has no clients, it is closed and opened again with `variables`. If the workspace is not
-        open and `opens` is false, the result is None. Raises `ValueError` if `root` is not an
+        open and `opens` is false, returns None. Raises `ValueError` if `root` is not an
         absolute path.
         """
         if not root.startswith("/") or "\0" in root:
@@ -345,7 +345,7 @@ class WorkspacePool:
             await asyncio.wait(list(self._closings.values()), timeout=END_SECONDS)
 
     def _make_workspace_logger(self, slot: PooledWorkspace) -> Callable[[str], None]:
-        """Return a function that logs with a short name of the workspace."""
+        """Return a log function that starts each message with a short name of the workspace."""
         name = slot.index_directory.name[:8]
         return lambda text: self._log(f"workspace {name}: {text}")
 

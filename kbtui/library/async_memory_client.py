@@ -95,8 +95,8 @@ class MemoryClient:
 
     Use the client as an asynchronous context manager, or call `close` at the end.
 
-    The client has the documented methods of `Library` as coroutines. Each call runs in a separate
-    thread. Cancelling the task that awaits a call cancels the call.
+    The client provides the documented methods of `Library` as coroutines. Each call runs in a
+    separate thread. Cancelling the task that awaits a call cancels the call.
     """
 
     def __init__(self, library: Library) -> None:

@@ -51,7 +51,7 @@ FindingCode = Literal[
     "workspace_gone", "workspace_id_missing", "workspace_pointer_broken", "workspace_without_jp",
 ]  # fmt: skip
 FindingValues = Mapping[str, str | int | list[str] | None]
-"""The facts in the message of a finding, by name."""
+"""Maps the name of each fact in a finding's message to its value."""
 
 
 def _format_knowledge_counts(values: Any) -> str:
@@ -196,7 +196,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
 
 
 class DiagnosticFinding(NamedTuple):
-    """One finding of a check. `ref` names the subject or conversation that the finding is about, if any."""
+    """One finding of a check. `ref` is the reference of the subject or conversation that the finding is about, if any."""
 
     area: str
     state: FindingState
@@ -206,7 +206,7 @@ class DiagnosticFinding(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The finding as text for people."""
+        """The human-readable text of the finding."""
         text = FINDING_TEXTS[self.code]
         if not isinstance(text, str):
             return text(self.values)
@@ -222,18 +222,18 @@ FindingWithoutArea = (
 MIN_TERMINAL_SIZE = (60, 15)
 """The smallest terminal, as (columns, rows), in which all panes of the TUI have enough space."""
 READING_SECONDS = 1.0
-"""The doctor reads conversations for at most this many seconds.
+"""The maximum time in seconds that the doctor spends reading conversations.
 
 For the remaining conversations, the doctor reports the errors that are recorded in the index.
 """
 READING_BYTES = 8 << 20
-"""The doctor does not read indexed conversations that are larger than this many bytes.
+"""The maximum size in bytes of an indexed conversation that the doctor reads.
 
-Instead, it reports the errors recorded in the index.
+For a larger one, it reports the errors recorded in the index.
 """
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
-"""The doctor reports a problem if the disk of the index has fewer free bytes than this."""
+"""The number of free bytes on the index's disk below which the doctor reports a problem."""
 
 
 def _diagnose_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:
@@ -339,7 +339,7 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
 
 @functools.cache
 def _parse_requirement(text: str) -> Requirement:
-    """Parse a requirement. The result is cached for the rest of the process."""
+    """Parse a package requirement. The result is cached for the lifetime of the process."""
     from packaging.requirements import Requirement
 
     return Requirement(text)
@@ -511,8 +511,8 @@ def _diagnose_texts_of_conversations(
 ) -> Iterator[FindingWithoutArea]:
     """Report conversations that cannot be read completely.
 
-    After `READING_SECONDS`, no more conversations are read. The index says which of the others are
-    damaged.
+    The function stops reading after `READING_SECONDS`. For the remaining conversations, it reports
+    the errors recorded in the index.
     """
     from kbtui.conversations.conversation_repository import load_conversation
 
@@ -567,7 +567,7 @@ def _read_recorded_indexing_errors(
 
 
 def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
-    """Report the agents with conversations here, and problems with their settings and formats."""
+    """Report the agents that have conversations in this workspace, and problems with the agents' settings and formats."""
     from kbtui.conversations.conversation_repository import (
         list_agent_overviews,
         list_unknown_agents_in_settings,
@@ -694,7 +694,8 @@ def _diagnose_index(library: Library) -> Iterator[FindingWithoutArea]:
         yield "note", "unavailable", {"detail": str(error)}
         return
     try:
-        # Unlike the library pane, the index has hidden subjects. It has no disabled ones.
+        # Unlike the library pane, the index contains hidden subjects. It contains no disabled
+        # subjects.
         counts = reader.count_catalog_rows()
         if found := find_index_damage(reader.folder):
             yield "wrong", "index_damaged", {"detail": found}

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 BEST_HITS = 10
-"""For each query, this many of each model's best hits are compared."""
+"""The number of each model's best hits that are compared for each query."""
 PROGRESS_SECONDS = 5.0
 """The minimum number of seconds between two progress reports."""
 TEXTS_EMBEDDED_AT_ONCE = 32
 """Texts are embedded in groups of this size. After each group, its vectors are stored in the cache."""
 MIN_TIMED_PASSAGES = 16
-"""The speed of a model is measured with at least this many passages, even if their vectors are cached."""
+"""The minimum number of passages for measuring a model's speed, even if their vectors are cached."""
 
 
 class _ModelMeasurementsAndVectors(NamedTuple):
@@ -80,11 +80,12 @@ def compare_models(
     `setting` is the value of the setting `model`, and `other` is the directory of the other model.
     From a large index, only every n-th passage is compared. At most `max_passages` are compared, in
     addition to those that the user opened. A passage's vector is computed from its text and title.
-    `report` is called with a text about each step.
+    `report` is called with a message about each step.
 
-    In the answer, the size of a model is in bytes, and `seconds_for_all` is the time for all passages
-    of the index. `agreement` is between 0 and 1. `quality` is None if no hits were opened. Each example
-    has the references of the hits that only one model found, as `current` and `other`.
+    In the answer, the size of a model is in bytes, and `seconds_for_all` is the time for all
+    passages of the index. `agreement` is between 0 and 1. `quality` is None if no hits were opened.
+    Each example contains the references of the hits that only one model found, as `current` and
+    `other`.
 
     Raises `UsageError` if `other` is not a directory with a model, `EmbeddingModelUnavailableError` if
     the current model cannot be loaded, and `NothingFound` if there are no queries or no passages.
@@ -93,7 +94,8 @@ def compare_models(
     opened = _map_queries_to_opened_chunks(log)
     queries = _list_logged_queries(log, [*opened], max_queries)
     passages, total = _sample_passages(reader, max_passages, set().union(*opened.values()))
-    # Load both models first: a model that cannot be loaded is reported before the slow part.
+    # Load both models first, so that a model that cannot be loaded is reported before the slow part
+    # begins.
     report("loading both models")
     loaded = [_load_model_to_compare_with(other), _load_current_model(setting)][::-1]
     measured = []
@@ -119,7 +121,7 @@ def compare_models(
 
 
 class _ModelToCompare(NamedTuple):
-    """A loaded model. `seconds` is the time that loading it took."""
+    """A loaded model. `seconds` is how long loading took."""
 
     source: EmbeddingModelKeyAndSource
     embedder: TorchEmbeddingModel
@@ -186,7 +188,7 @@ def _list_logged_queries(log: QueryLog, first: Sequence[str], limit: int) -> lis
 def _sample_passages(
     reader: IndexReader, limit: int, wanted: Collection[str]
 ) -> tuple[list[_SampledPassage], int]:
-    """Return at most `limit` evenly spaced passages, and the total number of passages that are embedded.
+    """Return at most `limit` evenly spaced passages, and the number of passages in the index that need a vector.
 
     The chunks in `wanted` that still exist are returned in addition to these passages.
     """
@@ -221,7 +223,9 @@ def _compare_ranking_quality_of_models(
     opened: Mapping[str, Collection[str]],
     ranks: tuple[Any, Any],
 ) -> dict[str, Any] | None:
-    """Compare how well both models rank the passages that the user opened; None if none still exists.
+    """Compare how well both models rank the passages that the user opened.
+
+    Returns None if none of these passages still exists.
 
     The values are means over the queries, from 0 to 1. `ndcg` is nDCG@10. `hit_rate` is the fraction
     of queries with an opened passage among the ten best hits.
@@ -281,7 +285,7 @@ class _CachingEmbedder:
         """Map each text to its unit vector; embed the texts that have no cached vector.
 
         Also returns how many texts were embedded, and how many seconds this took. Progress is
-        reported; the reports call one of the texts `noun`.
+        reported; `noun` is the reports' word for one of the texts.
         """
         by_hash = {hash_embedded_text(text): text for text in texts}
         blobs = self._cache.get_cached_vectors(by_hash)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 FILE_BYTES_MAX = 8 << 20
 """The maximum size in bytes of a file whose lines are attributed to turns."""
 CLOCK_SECONDS = 60
-"""An edit's time may be up to this many seconds later than the time of the commit that contains the edit."""
+"""The maximum time in seconds by which an edit may seem later than the commit that contains the edit."""
 SCANNED_AGENTS = frozenset({"jp", "claude-code", "codex", "gemini-cli", "aider"})
 SCANNED_SUFFIXES = frozenset({".json", ".jsonl", ".md"})
 """The suffixes of conversation files that are searched for the wanted file's names before parsing.
@@ -70,7 +70,8 @@ class TurnTouchingFile(NamedTuple):
 
     * `request` is the text of the turn's request; "" if the turn has no request.
     * `actions` are the turn's actions on the file, in order. If the user asked for lines, `actions`
-      has only the actions that wrote some of these lines, and `lines` has the ranges that they wrote.
+      contains only the actions that wrote some of these lines, and `lines` contains the ranges that
+      they wrote.
     * `time` is the time of the last action; None if the agent stores no times.
     """
 
@@ -240,7 +241,7 @@ def map_turns_to_actions_and_commands(
 
 
 def _make_finder_of_committed_texts(workspace: Workspace) -> FindEarlierText | None:
-    """Return a function that finds a file's text in Git at a given time; None without a repository.
+    """Return a function that finds a file's text in Git at a given time; None if there is no repository.
 
     The function takes a path relative to the workspace.
     """
@@ -269,7 +270,7 @@ def list_files_used_by_call(
     """Return the existing files that a call or a whole turn read or changed.
 
     Changed files come first. `line` is the number that a line had right after the change; 0 means
-    the first changed line. Each result has the current number of this line.
+    the first changed line. In each result, `line` is the current number of that line.
     """
     activity = map_turns_to_actions_and_commands(workspace, conversation).get(ref.turn or 0)
     actions = [one for one in activity.files if ref.call in (None, one.call)] if activity else []
@@ -401,7 +402,8 @@ def blame_file_or_subject(
         try:
             return blame_file(workspace, file, lines)
         except NothingFound as other:
-            # An error about a missing subject must name what the user entered, not the path of the subject.
+            # An error about a missing subject must quote what the user entered, not the subject's
+            # path.
             raise (other if os.path.exists(file) else error) from None  # noqa: PTH110
 
 
@@ -430,7 +432,7 @@ def _find_subject_file(workspace: Workspace, name: str, *, has_disabled: bool) -
 def split_file_name_and_line_range(
     workspace: Workspace, name: str, directory: str | None = None
 ) -> tuple[str, LineRange | None]:
-    """Split `src/a.py:12-20` into the name of the file and the lines (None if the text names no lines).
+    """Split text such as `src/a.py:12-20` into the name of the file and the lines (None if no lines are given).
 
     If the text before the last colon is the name of an existing file, relative to `directory` or to
     the workspace, the text after the colon counts as a range. Raises `UsageError` for an invalid
@@ -464,7 +466,7 @@ def describe_incompletely_read_conversations(problems: Mapping[str, str]) -> str
 
 
 def resolve_file_name(workspace: Workspace, name: str, directory: str | None = None) -> str:
-    """Return the path of the file that a user names, in the form that turn actions use.
+    """Return the path of the file that a user entered as `name`, in the form that turn actions use.
 
     `name` is relative to `directory` or to the workspace. Raises `UsageError` if it is not a path.
     """
@@ -473,7 +475,7 @@ def resolve_file_name(workspace: Workspace, name: str, directory: str | None = N
 
 
 class _FileNameHistory:
-    """The paths that a file has had, each with the time when the next path replaced it (None: the current path)."""
+    """The paths that a file has had, each with the time when the next path replaced it (None for the current path)."""
 
     def __init__(self, path: str) -> None:
         self.until: dict[str, float | None] = {path: None}
@@ -493,7 +495,7 @@ class _FileNameHistory:
 def _resolve_path_entered_by_user(
     root: str, name: str, directory: str | None, shorten_path: Callable[[str], str]
 ) -> str:
-    """Return the path of the file that a user names.
+    """Return the path of the file that a user entered as `name`.
 
     The path is relative to the workspace if the file is in the workspace.
     """
@@ -617,7 +619,7 @@ class _LearnToolReadFinder:
             return None
 
     def add_paths_and_list_names_in_learn_calls(self, paths: Iterable[str]) -> set[str]:
-        """Add the paths that can be subjects, and return the names by which calls of `learn` can mention them.
+        """Add the paths that may belong to subjects, and return the names by which `learn` calls can refer to these subjects.
 
         A name is the last part of a subject's slug. Paths are relative to the workspace. Call this method
         before `iterate_learned_file_reads`, which uses the added paths.
@@ -638,7 +640,7 @@ class _LearnToolReadFinder:
         return slugs
 
     def iterate_learned_file_reads(self, turn: Turn) -> Iterator[TurnFileAction]:
-        """Yield a "read" action for each file whose text a call of `learn` in a turn returned."""
+        """Yield a "read" action for each file whose text was returned by a `learn` call in `turn`."""
         from kbtui.citations.tool_call_citations import list_subjects_learned_by_call
 
         if not self._path_of_stem or self._citation_target_lookup is None:
@@ -689,8 +691,8 @@ class _FileNameScanner:
     """Finds the conversations that may contain the name of a file, without parsing them.
 
     Searching the bytes of a conversation's file is faster than parsing the file. JP stores the
-    arguments of calls in base64, where a name has one of three forms, depending on its position in
-    a group of three bytes.
+    arguments of calls in base64, where a name takes one of three forms, depending on its position
+    in a group of three bytes.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -741,7 +743,7 @@ class _FileNameScanner:
 
 
 class _LineWriterFinder:
-    """The edits that turns made to one file, oldest first, each with its turn and its action."""
+    """Finds the edits, made by turns to one file, that wrote given lines."""
 
     def __init__(self, turns: list[TurnTouchingFile]) -> None:
         self._turns = turns

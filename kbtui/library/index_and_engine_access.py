@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 SILENT_SECONDS = 10.0
-"""After an engine has failed to answer, this process does not connect to it again for this many seconds."""
+"""The time in seconds for which this process does not reconnect to an engine that failed to answer."""
 STEP_SECONDS = 0.02
 """The interval in seconds at which a waiting call checks whether it was cancelled."""
 
 FIRST_INDEX_SECONDS = 60.0
 """The number of seconds that a call waits by default for the first index."""
 PATIENCE_SECONDS = 60.0
-"""Calls stop waiting for a temporary index this many seconds after its construction began."""
+"""The time in seconds, counted from the start of building a temporary index, after which calls stop waiting for it."""
 
 
 def make_engine_unavailable_notice_values(error: EngineUnavailableError) -> NoticeValues:
@@ -89,7 +89,7 @@ class CallCancellation:
 
 
 def get_current_cancellation() -> CallCancellation:
-    """Return the cancellation of the current call in this thread, or a new one if there is none."""
+    """Return the `CallCancellation` of the current call in this thread, or a new one if there is none."""
     found = getattr(CallCancellation._of_thread, "value", None)
     return found if isinstance(found, CallCancellation) else CallCancellation()
 
@@ -110,7 +110,7 @@ class IndexAndEngineAccess:
         self._private: TemporaryClientIndex | None = None
         self.index_behind_notice: Notice | None = None
         self._different_variables: list[str] = []
-        """The environment variables that name agents' directories and have different values in the engine."""
+        """The environment variables for agents' directories whose values differ between the engine and this client."""
 
     @property
     def index_notices(self) -> list[Notice]:

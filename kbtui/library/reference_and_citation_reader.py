@@ -1,4 +1,4 @@
-"""Reads the subjects, conversations and passages that references name, and finds citations."""
+"""Reads the subjects, conversations and passages to which references refer, and finds citations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
     def parse_entered_reference(self, text: str) -> Ref:
         """Parse a reference that a user typed; its topic can be an id or a title.
 
-        A conversation's id can be shortened to its beginning. A text that is both a shortened id and the
+        A conversation's id can be shortened to a prefix. Text that is both a shortened id and the
         name of a topic is read as the topic.
         """
         from kbtui.conversations.conversation_repository import parse_entered_reference
@@ -234,7 +234,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
     ) -> dict[int, list[Citation]]:
         """Map the number of each outdated turn to its outdated citations, one for each subject.
 
-        The citations do not have the subjects' current titles.
+        The citations do not include the subjects' current titles.
         """
         from kbtui.citations.tool_call_citations import (
             extract_citations,
@@ -372,9 +372,9 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
         return self.extract_citations(replace(conversation, turns=[turn]))
 
     def _parse_reference_or_path(self, text: str) -> Ref | str:
-        """Parse a text that is either a reference or the path of a file.
+        """Parse text that is either a reference or the path of a file.
 
-        A text that is not a reference, or that names a missing topic or subject, is read as a path
+        Text that is not a reference, or that refers to a missing topic or subject, is read as a path
         if possible.
         """
         ref = None
@@ -385,7 +385,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
             return ref
         except (UsageError, NothingFound) as error:
             if isinstance(error, NothingFound) and ref is None:
-                raise  # the reference names a conversation of another workspace
+                raise  # the reference is to a conversation in another workspace
             if (path := self._find_citation_target_of_path(text)) is not None:
                 return path
             if ref is None or ref.kind == "topic":
@@ -393,7 +393,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
             return ref
 
     def _find_citation_target_of_path(self, text: str) -> Ref | str | None:
-        """Return the citation target that a path names, or None.
+        """Return the citation target for a path, or None.
 
         For the path of a subject, return the subject's reference. For any other path, return the
         path itself if the file exists in the workspace or if a turn has read the file.
@@ -415,7 +415,8 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
                 return make_subject_ref(topic, slug)
             if name != path and Path(path).is_file():
                 return name
-            # Only citations of files count: the name may also be the reference of a missing subject.
+            # Only citations of files count, because the name may also be the reference of a missing
+            # subject.
             if any(row[4] == "file" for row in reader.find_citations([name, path])):
                 return name
         return None

@@ -40,7 +40,7 @@ class GivenAndCurrentSubjectText(NamedTuple):
     Both texts lack the tags, code fences, line numbers and notes that tools add. If the turn was
     given only part of the subject, `now` is the corresponding part of the current text. If the
     subject was renamed, `renamed_to` is its new reference, and `now` is the text at that reference.
-    If `is_disabled` is true, the subject counts as no longer existing, because it is disabled.
+    If `is_disabled` is true, the subject still exists but is disabled, and `now` is None.
     """
 
     cite: Citation
@@ -66,7 +66,7 @@ class SubjectVersion(NamedTuple):
     * `time` is when the version was committed, changed or first given to a turn, in seconds since
       1970.
     * If `has_text` is false, the version is binary or too large, and `text` is empty.
-    * `given_to` has the references of the turns that were given this version, newest first.
+    * `given_to` contains the references of the turns that were given this version, newest first.
     """
 
     text: str
@@ -181,7 +181,7 @@ def _add_given_versions(
 ) -> list[SubjectVersion]:
     """Add the versions that only conversations contain, and return all versions.
 
-    Each version names the turns that were given this version. `refs` are all references that the
+    Each version lists the turns that were given this version. `refs` are all references that the
     subject has had. `relative` is the subject's path in its topic; None if unknown.
     """
     cites = _list_citations_of_subject_with_given_texts(reader, refs)
@@ -399,7 +399,7 @@ def _find_committed_path_of_deleted_subject(
 def _find_topic_directory_in_repository(
     reader: ReferenceAndCitationReader, ref: Ref, history: GitHistory
 ) -> str:
-    """Return the directory of the topic that `ref` names, relative to the repository, with a final slash."""
+    """Return the directory of the topic to which `ref` refers, relative to the repository, with a final slash."""
     subjects = reader.load_knowledge().topics[ref.topic or ""].subjects
     directory = os.path.relpath(
         os.path.join(str(reader.workspace.root), subjects),  # noqa: PTH118

@@ -1,8 +1,9 @@
 """`Library`: one workspace with its files, index, engine and citations.
 
-The documented Python API is `topics`, `learn`, `search`, `read`, `cites`, `list_conversations` and
-the context manager. The other methods are for kbtui's front ends. All methods block, and any
-thread may call them. A call inside a `CallCancellation` can be cancelled from another thread.
+The documented Python API is `topics`, `learn`, `search`, `read`, `cites`, `list_conversations`,
+`mark`, `marks`, `unmark` and the context manager. The other methods are for kbtui's front ends. All
+methods block, and any thread may call them. A call inside a `CallCancellation` can be cancelled
+from another thread.
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPAIR_SECONDS = 60.0
-"""A call waits at most this many seconds for the engine to rebuild a damaged index."""
+"""The maximum time in seconds that a call waits for the engine to rebuild a damaged index."""
 UPDATE_SECONDS = 10.0
-"""A call waits at most this many seconds for the index to catch up with the files."""
+"""The maximum time in seconds that a call waits for the index to catch up with the files."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
@@ -91,7 +92,7 @@ def open_workspace(path: Path | str | None = None, settings: Settings | None = N
 
 
 def load_checked_settings() -> Settings:
-    """Load the settings. Raises `ConfigError` if they are invalid or name an unknown agent.
+    """Load the settings. Raises `ConfigError` if they are invalid or list an unknown agent.
 
     `load_settings` does not check the names of agents, because a check requires loading the conversation
     formats that other packages provide.
@@ -224,7 +225,7 @@ class Library(ReferenceAndCitationReader):
     def prefer_entry_for_embedding(self, ref: Ref) -> None:
         """Ask the engine to embed one entry before all others.
 
-        The entry is the subject or conversation that `ref` names.
+        The entry is the subject or conversation to which `ref` refers.
         """
         from kbtui.index.entry_and_chunk_data_types import make_subject_id
 
@@ -349,7 +350,7 @@ class Library(ReferenceAndCitationReader):
     def find_similar_passages(
         self, ref: Ref, request: SearchRequest | None = None, wait: float | None = None
     ) -> SearchAnswer:
-        """Find passages that are similar to the text that `ref` names. Raises `NothingFound`."""
+        """Find passages that are similar to the text to which `ref` refers. Raises `NothingFound`."""
         request = request or SearchRequest(per_entry=1)
         return self.search(request._replace(like=str(ref)), wait, origin=None)
 
@@ -448,7 +449,7 @@ class Library(ReferenceAndCitationReader):
         return make_keywords_only_notice("other_time_zone")
 
     def _add_repair_notice(self, answered: SearchAnswer) -> SearchAnswer:
-        """Add the notice of a repair to the first answer after the repair."""
+        """Add the notice about a repair to the first answer after the repair."""
         notice, self._repair_notice = self._repair_notice, None
         return answered.add_notices(notice) if notice else answered
 
@@ -538,10 +539,11 @@ class Library(ReferenceAndCitationReader):
     ) -> Mark:
         """Mark a turn, a tool call or a `passage` in it as `decided`, `rejected` or `superseded`.
 
-        An earlier mark on the same text is replaced. `superseded_by` is a reference to the replacement, such as a
-        later turn or a subject; the state `superseded` requires it. Raises `UsageError` if `ref` names no turn or
-        an argument is invalid or missing. Raises `NothingFound` if the turn or the target of
-        `superseded_by` does not exist, or if the turn does not contain the passage.
+        An earlier mark on the same text is replaced. `superseded_by` is a reference to the
+        replacement, such as a later turn or a subject; the state `superseded` requires it. Raises
+        `UsageError` if `ref` does not refer to a turn, or if an argument is invalid or missing.
+        Raises `NothingFound` if the turn or the target of `superseded_by` does not exist, or if the
+        turn does not contain the passage.
         """
         target = self.parse_entered_reference(ref) if isinstance(ref, str) else ref
         if target.kind != "conversation":
@@ -586,9 +588,8 @@ class Library(ReferenceAndCitationReader):
         """Return all marks, or the marks of one conversation, newest first, with the places of their texts.
 
         `conversation` can also be a reference to a turn or call; only the marks of that turn or
-        call are then returned. A mark whose text cannot be found has no `place`; the turn
-        and call stored in such a mark decide whether it is returned. Raises `UsageError` for an
-        invalid reference.
+        call are then returned. A mark whose text cannot be found has no `place`; it is returned if
+        the turn and call stored in it match. Raises `UsageError` for an invalid reference.
         """
         if conversation is None:
             return self._mark_store.list_placed_marks()
@@ -610,7 +611,7 @@ class Library(ReferenceAndCitationReader):
         return self._mark_store.remove_mark(mark_id)
 
     def find_marks_by_id_or_reference(self, text: str) -> list[PlacedMark]:
-        """Return the mark whose id is `text`, or the marks on the turn or call that the reference `text` names.
+        """Return the mark whose id is `text`, or the marks on the turn or call to which the reference `text` refers.
 
         A mark whose text cannot be found belongs to no turn, so it is found only by its id. Raises
         `NothingFound` if there is no mark.
@@ -618,7 +619,7 @@ class Library(ReferenceAndCitationReader):
         return self._mark_store.find_marks_by_id_or_reference(text)
 
     def find_marks_in_conversations_of_turns(self, refs: Iterable[str]) -> MarksOfTurns:
-        """Return all marks in the conversations whose turns or calls are named in `refs`.
+        """Return all marks in the conversations that contain the turns and calls in `refs`.
 
         References to anything else are ignored. If the marks cannot be read, the result has a
         notice.
@@ -640,7 +641,7 @@ class Library(ReferenceAndCitationReader):
     def listen_to_engine_events(
         self, on_event: Callable[[EngineEvent], object]
     ) -> Callable[[], None]:
-        """Call `on_event` from a new thread with each event of the engine.
+        """Call `on_event` from a new thread with each event from the engine.
 
         Returns a function that stops the thread. The thread starts the engine, and restarts the
         engine whenever it has exited. `EngineEvent` describes the events.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aiohttp.web import WebSocketResponse
 
 QUIT_SECONDS = 5.0
-"""The time in seconds that the TUI has to quit before its process is terminated."""
+"""The time in seconds for the TUI to quit before its process is terminated."""
 FIRST_PAINT_BYTES = 400
 """The first output with at least this many bytes is the first paint of the screen.
 

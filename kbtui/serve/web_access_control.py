@@ -87,7 +87,7 @@ def is_correct_token(given: str | None, token: str) -> bool:
 
 
 def choose_web_server_listen_address(host: str, allow_network: bool) -> str:
-    """Return the IP address to listen on for a host name or address.
+    """Return the IP address on which the web server listens for `host`, a host name or address.
 
     Raises `UsageError` if `host` is unknown, or if other computers can reach it and
     `allow_network` is false.
