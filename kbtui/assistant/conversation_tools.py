@@ -43,9 +43,9 @@ from kbtui.conversations.conversation_grep import (
 )
 from kbtui.conversations.conversation_repository import (
     ConversationNotFoundError,
-    add_event_count,
-    add_event_count_and_problems,
-    add_last_event_time,
+    add_event_count_and_problems_to_info,
+    add_event_count_to_info,
+    add_last_event_time_to_info,
     check_turn_and_call_exist,
     find_agent_names_with_prefixes,
     find_conversation,
@@ -174,7 +174,7 @@ def answer_conversation_list(
         infos.sort(key=lambda info: newest_first.index(info.id), reverse=not descending)
     else:
         if sort == "activity":
-            infos = [add_last_event_time(info) for info in infos]
+            infos = [add_last_event_time_to_info(info) for info in infos]
         infos.sort(key=lambda info: info.make_time_sort_key(sort), reverse=descending)
     page = ConversationListPage(len(infos), offset, [], short_ids=short_ids)
     if found is not None and found.lines is not None:
@@ -298,7 +298,7 @@ def _add_event_count_and_problems_if_small(info: ConversationInfo) -> Conversati
     """
     limit = get_conversation_format(info).max_checked_bytes
     is_long = limit is not None and info.size > limit
-    return add_event_count(info) if is_long else add_event_count_and_problems(info)
+    return add_event_count_to_info(info) if is_long else add_event_count_and_problems_to_info(info)
 
 
 def _mask_secrets_if_requested(masked: bool, text: str) -> str:
@@ -565,7 +565,7 @@ def _search_conversations(
             search_conversation_title(info.title or "", query) if "title" in query.scopes else []
         )
         if titles or events.count or problem or info.events_path is None or not events.is_complete:
-            info = add_last_event_time(replace(info, last_event_at=last_event_at))
+            info = add_last_event_time_to_info(replace(info, last_event_at=last_event_at))
             results.append(_ConversationGrepResult(info, titles, events, problem))
     results.sort(key=lambda one: one.info.make_time_sort_key(), reverse=True)
     return results

@@ -56,7 +56,7 @@ def format_citation_state(cite: Citation) -> str:
     return texts.get(cite.state or "", NO_LONGER_THERE if cite.gone else "")
 
 
-def format_given_text_remark(cite: Citation) -> str | None:
+def explain_incomplete_given_text(cite: Citation) -> str | None:
     """Return a remark about a text that was cut, masked or only part of the subject, else None."""
     remarks = {
         "cut": "The turn was given a shortened text; the part that was cut off is not compared.",
@@ -92,7 +92,7 @@ def format_difference_remark(
 
     Return None if there is nothing to say. The parameters are the fields of `GivenAndCurrentSubjectText`.
     """
-    remarks = [format_given_text_remark(cite)]
+    remarks = [explain_incomplete_given_text(cite)]
     if renamed_to is not None:
         what = "which still has this text" if given == now else "whose text is compared"
         remarks.append(f"The subject was renamed to {renamed_to}, {what}.")

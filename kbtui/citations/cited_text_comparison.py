@@ -81,7 +81,7 @@ class GivenSubjectText(NamedTuple):
         return (
             digest
             if self.extent == "whole"
-            else digest + _remove_white_space_and_escapes(self.text_without_code_fence)
+            else digest + _remove_white_space_and_escape_sequences(self.text_without_code_fence)
         )
 
     @property
@@ -113,14 +113,14 @@ class ComparableSubjectText:
         self._text, self._relative, self._digests = text, relative, digests
 
     @cached_property
-    def _lines(self) -> str:
+    def _text_with_lf(self) -> str:
         text = self._text if isinstance(self._text, str) else self._text()
         return _normalize_line_ends(text)
 
     @property
     def normalized_text(self) -> str:
         """The text with LF line endings, and without byte order marks or surrounding white space."""
-        return normalize_text(self._lines)
+        return normalize_text(self._text_with_lf)
 
     @cached_property
     def digests(self) -> str:
@@ -133,7 +133,7 @@ class ComparableSubjectText:
         # A search compares only hashes from the catalog, and must not import `kbtui.knowledge`.
         from kbtui.knowledge.subject_files import format_file_text_for_assistant
 
-        learned = normalize_text(format_file_text_for_assistant(self._lines, self._relative))
+        learned = normalize_text(format_file_text_for_assistant(self._text_with_lf, self._relative))
         return " ".join(map(_hash_text, dict.fromkeys((self.normalized_text, learned))))
 
     @property
@@ -144,7 +144,7 @@ class ComparableSubjectText:
     @cached_property
     def text_without_white_space(self) -> str:
         """The text without white space and escape sequences, for the comparison with parts of a subject."""
-        return _remove_white_space_and_escapes(self.normalized_text)
+        return _remove_white_space_and_escape_sequences(self.normalized_text)
 
 
 def normalize_text(text: str) -> str:
@@ -157,7 +157,7 @@ def _normalize_line_ends(text: str) -> str:
     return text.replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _remove_white_space_and_escapes(text: str) -> str:
+def _remove_white_space_and_escape_sequences(text: str) -> str:
     return re.sub(_WHITE_SPACE, "", strip_escape_sequences(text))
 
 
@@ -233,9 +233,9 @@ def find_text_given_by_file_tool(call: ConversationEvent) -> GivenSubjectText | 
     Returns None if the call read several files, or if the form of the result is unknown.
     """
     # Searches, which need only the comparison, do not wait for this import.
-    from kbtui.citations.files_read_by_tool_calls import extract_file_text
+    from kbtui.citations.files_read_by_tool_calls import extract_text_of_file_read_by_call
 
-    found = extract_file_text(call)
+    found = extract_text_of_file_read_by_call(call)
     return (
         None if found is None else make_given_text_of_tool_result(found.text, is_part=found.is_part)
     )

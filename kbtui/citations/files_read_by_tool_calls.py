@@ -62,7 +62,7 @@ _SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k|fi)?sh")
 _PUNCTUATION = ";<>|&\n()"
 
 
-class FileReadByCall(NamedTuple):
+class PathReadByCall(NamedTuple):
     """A file that a tool call read, with the path from the call's arguments.
 
     `path` is relative to `directory` or, if `directory` is None, to the directory in which the agent
@@ -91,14 +91,14 @@ class SimpleShellCommand(NamedTuple):
     is_whole: bool = True
 
 
-def list_files_read_by_call(call: ConversationEvent) -> list[FileReadByCall]:
+def list_files_read_by_call(call: ConversationEvent) -> list[PathReadByCall]:
     """Return the files that a tool call certainly read."""
     name, arguments = call.name or "", call.arguments or {}
     if name in _READING_TOOLS:
-        return [FileReadByCall(path) for path in _list_argument_texts(arguments, _PATH_ARGUMENTS)]
+        return [PathReadByCall(path) for path in _list_path_arguments(arguments, _PATH_ARGUMENTS)]
     if name in _GREP_TOOLS:
-        paths = _list_argument_texts(arguments, _SEARCHED_PATH_ARGUMENTS)
-        return [FileReadByCall(path, may_be_directory=True) for path in paths]
+        paths = _list_path_arguments(arguments, _SEARCHED_PATH_ARGUMENTS)
+        return [PathReadByCall(path, may_be_directory=True) for path in paths]
     if name in SHELL_TOOLS:
         return list(_iterate_files_read_by_command(arguments))
     return []
@@ -204,7 +204,7 @@ def _iterate_printing_commands(arguments: dict[str, Any]) -> Iterator[SimpleShel
                 yield command
 
 
-def _list_argument_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
+def _list_path_arguments(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
     """Return the texts in the first argument that has one of the names `keys`.
 
     The argument is a text or a list of texts. In a list, patterns and options are left out, because
@@ -216,9 +216,9 @@ def _list_argument_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> li
     return [value] if isinstance(value, str) and value.strip() else []
 
 
-def _iterate_files_read_by_command(arguments: dict[str, Any]) -> Iterator[FileReadByCall]:
+def _iterate_files_read_by_command(arguments: dict[str, Any]) -> Iterator[PathReadByCall]:
     """Yield the files that the commands in `arguments` print."""
-    directory = next(iter(_list_argument_texts(arguments, DIRECTORY_ARGUMENTS)), None)
+    directory = next(iter(_list_path_arguments(arguments, DIRECTORY_ARGUMENTS)), None)
     for command in _iterate_printing_commands(arguments):
         words = command.words
         if not command.is_whole:
@@ -229,7 +229,7 @@ def _iterate_files_read_by_command(arguments: dict[str, Any]) -> Iterator[FileRe
             return  # the directory of the following commands is unknown
         else:
             paths = _list_paths_of_printed_files(words)
-            yield from (FileReadByCall(path, directory) for path in paths)
+            yield from (PathReadByCall(path, directory) for path in paths)
 
 
 def _list_paths_of_printed_files(words: list[str]) -> list[str]:
@@ -307,7 +307,7 @@ _SHELL_COMPLAINTS = re.compile(
 """Matches the errors that a shell's start-up scripts print in a sandbox, before the output of the command."""
 
 
-def extract_file_text(call: ConversationEvent) -> FileTextInToolResult | None:
+def extract_text_of_file_read_by_call(call: ConversationEvent) -> FileTextInToolResult | None:
     """Return the text of the file that a call read.
 
     Returns None if the call read several files, or if the form of the result is unknown.
@@ -360,7 +360,7 @@ def _extract_numbered_lines(text: str) -> FileTextInToolResult | None:
     return None
 
 
-def _extract_opencode_text(text: str) -> FileTextInToolResult | None:
+def _extract_text_of_opencode_read(text: str) -> FileTextInToolResult | None:
     match = _OPENCODE_RESULT.match(text)
     if match is None:
         return _extract_numbered_lines(text)
@@ -429,7 +429,7 @@ def _find_printed_line_range(program: str, words: Sequence[str]) -> tuple[int, i
 _FORMS: dict[str, Callable[[str], FileTextInToolResult | None]] = {
     "Read": _extract_numbered_lines,
     "fs_read_file": _extract_fenced_text,
-    "read": _extract_opencode_text,
+    "read": _extract_text_of_opencode_read,
     "read_file": _extract_text_of_read_file,
     "read_many_files": _extract_text_of_read_many_files,
 }

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from kbtui.citations.citation_formatting_and_markdown_export import (
     CITATION_METHOD_LABELS,
+    explain_incomplete_given_text,
     format_citation_state,
     format_conversation_markdown,
-    format_given_text_remark,
     make_citation_json,
 )
 from kbtui.conversations.conversation_data_types import format_event_text, make_event_json
@@ -161,7 +161,7 @@ class _ConversationMasker:
         for label in (label for labels in shared.marks.values() for label in labels):
             self.masker.remember_secrets(label)
         for citation in shared.citations:
-            self.masker.remember_secrets(_get_citation_texts(citation))
+            self.masker.remember_secrets(_get_maskable_citation_texts(citation))
         conversation = self._mask_conversation_facts(shared.conversation)
         turns = [
             replace(turn, events=[self._mask_event(event, turn) for event in turn.events])
@@ -212,7 +212,7 @@ class _ConversationMasker:
 
     def _mask_citation(self, citation: Citation) -> Citation:
         texts = self._mask_secrets_in_value(
-            _get_citation_texts(citation), citation.turn, citation.call, "citation"
+            _get_maskable_citation_texts(citation), citation.turn, citation.call, "citation"
         )
         given = citation.given
         if given is not None:
@@ -244,7 +244,7 @@ def _select_subagent_metadata(metadata: dict[str, Any] | None) -> dict[str, Any]
     return {"subagent": metadata["subagent"]} if metadata and "subagent" in metadata else None
 
 
-def _get_citation_texts(citation: Citation) -> dict[str, str]:
+def _get_maskable_citation_texts(citation: Citation) -> dict[str, str]:
     texts = {
         "title": citation.title,
         "target": citation.target,
@@ -255,7 +255,7 @@ def _get_citation_texts(citation: Citation) -> dict[str, str]:
     return texts | ({"given": citation.given.text} if citation.given else {})
 
 
-def describe_masked_secrets(shared: SharedConversationParts) -> list[str]:
+def describe_masked_secrets_by_place(shared: SharedConversationParts) -> list[str]:
     """Return a line for each place with masked secrets, such as `GitHub token: turn 2, call 1, Result`."""
     lines = []
     for one in shared.masked or ():
@@ -288,7 +288,7 @@ def format_shared_conversation_markdown(shared: SharedConversationParts) -> str:
         shared.marks,
         filter(None, (shared.remark, shared.unmasked_secrets_warning)),
     )
-    if lines := describe_masked_secrets(shared):
+    if lines := describe_masked_secrets_by_place(shared):
         text += "\n## Masked secrets\n\n" + "".join(f"- {line}\n" for line in lines)
     return text
 
@@ -320,7 +320,7 @@ def make_shared_conversation_json(shared: SharedConversationParts) -> dict[str, 
         for turn in shared.turns
     ]
     return {
-        **_make_conversation_facts(shared),
+        **_make_shared_conversation_facts_json(shared),
         "turns": turns,
         "masked": None if shared.masked is None else [one.as_json() for one in shared.masked],
     }
@@ -339,7 +339,7 @@ def _make_jsonl_records(shared: SharedConversationParts) -> Iterator[dict[str, A
     yield {"type": "end", "masked": masked}
 
 
-def _make_conversation_facts(shared: SharedConversationParts) -> dict[str, Any]:
+def _make_shared_conversation_facts_json(shared: SharedConversationParts) -> dict[str, Any]:
     conversation, info = shared.conversation, shared.conversation.info
     return {
         "id": info.id,
@@ -407,7 +407,7 @@ def format_conversation_html(shared: SharedConversationParts) -> str:
     ]
     body = [
         f"<header>\n<h1>{title}</h1>",
-        _format_conversation_facts(shared),
+        _format_conversation_facts_as_html(shared),
         *([f"<p>{_escape_html_line(shared.remark)}</p>"] if shared.remark else []),
         *_format_masked_secrets_notice_html(shared),
         *_format_table_of_contents(shared.turns),
@@ -418,7 +418,7 @@ def format_conversation_html(shared: SharedConversationParts) -> str:
     return "\n".join(head + body)
 
 
-def _format_conversation_facts(shared: SharedConversationParts) -> str:
+def _format_conversation_facts_as_html(shared: SharedConversationParts) -> str:
     conversation, info = shared.conversation, shared.conversation.info
     shown = len(shared.turns)
     total = len(conversation.turns)
@@ -445,7 +445,7 @@ def _format_masked_secrets_notice_html(shared: SharedConversationParts) -> Itera
     if shared.masked is None:
         yield f'<p id="unmasked"><strong>{_escape_html_line(shared.unmasked_secrets_warning or "")}</strong></p>'
         return
-    lines = describe_masked_secrets(shared)
+    lines = describe_masked_secrets_by_place(shared)
     total = sum(one.times for one in shared.masked)
     if not total:
         yield '<p class="dim">kbtui found no secrets in this export.</p>'
@@ -532,7 +532,7 @@ def _format_citation_as_html(citation: Citation) -> str:
     given = get_given_or_quoted_text(citation)
     if not given:
         return f'<p class="citation">{summary}</p>'
-    remark = format_given_text_remark(citation)
+    remark = explain_incomplete_given_text(citation)
     note = f'<p class="dim">{escape(remark)}</p>' if remark else ""
     return f'<details class="citation"><summary>{summary}</summary>{note}{_format_code_as_html(given)}</details>'
 
@@ -576,18 +576,18 @@ def _render_link_start(
 def _render_link_end(
     renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, environment: Any
 ) -> str:
-    return "</span>" + _format_web_address(environment["addresses"].pop())
+    return "</span>" + _format_address_shown_after_link(environment["addresses"].pop())
 
 
 def _render_image(
     renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, environment: Any
 ) -> str:
     image = tokens[index]
-    address = _format_web_address(str(image.attrGet("src") or ""))
+    address = _format_address_shown_after_link(str(image.attrGet("src") or ""))
     return f'<span class="link">image: {_escape_html_line(image.content)}</span>{address}'
 
 
-def _format_web_address(address: str) -> str:
+def _format_address_shown_after_link(address: str) -> str:
     cut = cut_to_width(sanitize_to_one_line(address, "strip"), _MAX_ADDRESS_WIDTH)
     return f' <span class="address">({escape(cut)})</span>' if cut else ""
 

@@ -17,7 +17,7 @@ from kbtui.citations.cited_text_comparison import (
     find_text_given_by_file_tool,
     make_given_text_of_tool_result,
 )
-from kbtui.citations.files_read_by_tool_calls import FileReadByCall, list_files_read_by_call
+from kbtui.citations.files_read_by_tool_calls import PathReadByCall, list_files_read_by_call
 from kbtui.errors import UsageError
 from kbtui.knowledge.subject_files import is_hidden_path, make_slug_of_path
 from kbtui.light_named_tuple import NamedTuple
@@ -352,14 +352,14 @@ def _find_targets_of_event(
 ) -> Iterator[_CitationTargetFields]:
     """Yield what an event used; `added_files` are the files that it added to the chat."""
     directory = conversation.info.working_directory
-    yield from _find_cited_files(map(FileReadByCall, added_files), directory, targets)
+    yield from _find_targets_of_read_files(map(PathReadByCall, added_files), directory, targets)
     if event.kind != "tool_call_request" or event.name is None:
         return
     if event.result is None or event.result.is_error:
         return
     files = list_files_read_by_call(event)
     given = find_text_given_by_file_tool(event) if len(files) == 1 else None
-    for target in _find_cited_files(files, directory, targets):
+    for target in _find_targets_of_read_files(files, directory, targets):
         if target.kind == "subject":
             yield target._replace(given=given)
         elif given is not None and (deleted := targets.find_deleted_subject(target.target)):
@@ -395,7 +395,7 @@ def _find_targets_cited_by_kbtui_tool(
     if family == "learn":
         yield from _find_learned_subjects(arguments, result, targets)
     elif family == "knowledge_search":
-        yield from _find_cited_search_hits(result, targets)
+        yield from _find_targets_in_search_answer(result, targets)
     elif family == "conversation_read":
         yield from _find_cited_conversation(arguments.get("id"), targets)
     elif family == "conversation_grep":
@@ -503,7 +503,7 @@ def _split_tagged_subjects(result: str) -> dict[str, str]:
     return texts
 
 
-def _find_cited_search_hits(
+def _find_targets_in_search_answer(
     result: str, targets: CitationTargetLookup
 ) -> Iterator[_CitationTargetFields]:
     """Yield the hits in an answer of `knowledge_search`. Each hit begins with a citation header."""
@@ -536,8 +536,8 @@ def _remove_mcp_envelope(result: str) -> str:
         return result
 
 
-def _find_cited_files(
-    files: Iterable[FileReadByCall], working_directory: str | None, targets: CitationTargetLookup
+def _find_targets_of_read_files(
+    files: Iterable[PathReadByCall], working_directory: str | None, targets: CitationTargetLookup
 ) -> Iterator[_CitationTargetFields]:
     for path, directory, may_be_directory in files:
         path = path.strip().removeprefix("file://")

@@ -282,7 +282,7 @@ def list_file_actions(
             found = (
                 _iterate_file_actions_of_tool_call(event)
                 if event.kind == "tool_call_request"
-                else _iterate_search_replace_edits(event.text, applied)
+                else _iterate_applied_aider_edits(event.text, applied)
                 if applied and event.kind == "message"
                 else ()
             )
@@ -692,7 +692,7 @@ def _find_files_that_aider_edited(turn: Turn) -> dict[str, bool]:
     }
 
 
-def _iterate_search_replace_edits(text: str, applied: dict[str, bool]) -> Iterator[TurnFileAction]:
+def _iterate_applied_aider_edits(text: str, applied: dict[str, bool]) -> Iterator[TurnFileAction]:
     """Yield the SEARCH/REPLACE blocks that aider applied.
 
     In `applied`, the value of each changed file is set to True.

@@ -210,7 +210,7 @@ def run_conversation_command(args: Namespace) -> int:
 
 def _print_conversation_list(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_list
-    from kbtui.conversations.conversation_repository import find_unlisted_conversation_paths
+    from kbtui.conversations.conversation_repository import find_skipped_conversation_paths
 
     agents = split_values_at_commas(args.agents)
     with StderrWaitIndicator("listing conversations"):
@@ -226,7 +226,7 @@ def _print_conversation_list(library: Library, args: Namespace) -> int:
             labels=args.labels,
             file=args.file,
         )
-    found = find_unlisted_conversation_paths(library.workspace, agents)
+    found = find_skipped_conversation_paths(library.workspace, agents)
     strays = [stray for stray in found if not stray.has_no_turn]
     if len(strays) == 1:
         print_to_stderr(f"{strays[0].path}: skipped: {strays[0].reason}")
@@ -473,16 +473,18 @@ def _print_or_run_resume_command(library: Library, args: Namespace) -> int:
 
 def _show_conversation_info(library: Library, args: Namespace) -> int:
     from kbtui.conversations.conversation_statistics import (
-        ModelPrices,
+        PricesByModel,
         compute_conversation_statistics,
     )
 
     with StderrWaitIndicator("reading"):
         ref, found = _find_conversation_of_reference(library, args.ref)
         statistics = compute_conversation_statistics(library.workspace, found)
-    prices = ModelPrices(library.settings)
-    cost, unpriced = prices.compute_cost(statistics.usage_by_model)
-    subagent_cost, unpriced_subagents = prices.compute_cost(statistics.subagent_usage_by_model)
+    prices = PricesByModel(library.settings)
+    cost, unpriced = prices.compute_total_cost(statistics.usage_by_model)
+    subagent_cost, unpriced_subagents = prices.compute_total_cost(
+        statistics.subagent_usage_by_model
+    )
     unpriced = sorted({*unpriced, *unpriced_subagents})
     facts = {
         **statistics.as_json(),
@@ -861,7 +863,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
     """Write the conversation that `args` describes; return the exit code."""
     from kbtui.assistant.conversation_tools import resolve_included_event_kinds
     from kbtui.citations.shared_conversation_export import (
-        describe_masked_secrets,
+        describe_masked_secrets_by_place,
         format_shared_conversation,
         get_export_format_of_path,
         prepare_shared_conversation,
@@ -907,7 +909,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
         print_result(text)
     else:
         write_output_file(library.workspace, args.output, text)
-    for line in describe_masked_secrets(shared):
+    for line in describe_masked_secrets_by_place(shared):
         print_to_stderr(f"masked: {line}")
     warn_if_marks_cannot_be_read(library)
     for problem in conversation.problems:

@@ -261,7 +261,7 @@ def _create_entry(library: Library, args: Namespace) -> int:
         slug=args.slug,
     )
     if args.text is None:
-        found = subject_editing.edit_draft_in_editor(knowledge, topic, draft)
+        found = subject_editing.edit_draft_and_add_subject(knowledge, topic, draft)
         if found is None:
             print_to_stderr("nothing was written")
             return 1
@@ -293,7 +293,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     from kbtui.knowledge import subject_editing
 
     subject = library.find_subject(_parse_subject_reference(library, args.ref))
-    if source := split_front_matter(library.read_subject_text(subject)).source_name:
+    if source := split_front_matter(library.read_subject_text(subject)).fetching_source_name:
         print_to_stderr(
             f"the source {source!r} fetched this subject, but will not update it once you have edited it"
         )
@@ -339,7 +339,7 @@ def _remove_entry(library: Library, args: Namespace) -> int:
                 where=str(subject.path),
                 hint="--permanently deletes the file instead of moving it to the trash",
             ) from error
-        subject_editing.delete_subject(subject)
+        subject_editing.delete_subject_permanently(subject)
     return 0
 
 
@@ -524,7 +524,11 @@ def _find_source_name_of_subject(library: Library, row: EntryListRow) -> str | N
     """Return the name of the source that fetched a subject, or None."""
     subject = library.load_knowledge().find_subject(row.topic or "", row.slug or "")
     try:
-        return _read_front_matter_with_warning(library, subject).source_name if subject else None
+        return (
+            _read_front_matter_with_warning(library, subject).fetching_source_name
+            if subject
+            else None
+        )
     except KbtuiError:
         return None
 

@@ -51,7 +51,7 @@ def run_insights_command(args: Namespace) -> int:
 
     `kbtui insights erase` asks for confirmation and erases all logged searches.
     """
-    from kbtui.conversations.conversation_statistics import ModelPrices
+    from kbtui.conversations.conversation_statistics import PricesByModel
     from kbtui.library import open_workspace
     from kbtui.userdata.search_and_citation_insights import collect_usage_statistics
     from kbtui.userdata.user_data_store import UserData
@@ -73,7 +73,7 @@ def run_insights_command(args: Namespace) -> int:
             library.workspace,
             userdata,
             reader,
-            prices=ModelPrices(library.settings),
+            prices=PricesByModel(library.settings),
             days=args.days,
             limit=args.limit,
             stale_days=args.stale_days,

@@ -135,7 +135,7 @@ def _list_slug_completions(path: str | None, topic_name: str, current: str) -> P
     knowledge = _load_knowledge(path)
     topic = knowledge.resolve_topic(topic_name)
     return _list_completions_of_next_path_level(
-        knowledge.get_topic_slugs(topic.id).visible, current
+        knowledge.get_topic_slugs_by_visibility(topic.id).visible, current
     )
 
 
@@ -147,7 +147,9 @@ def _list_subject_glob_completions(path: str | None, topic_name: str, current: s
         return [(f"{topic.id}/", topic.title or "") for topic in _list_enabled_topics(knowledge)]
     if not any(enabled.id == topic for enabled in _list_enabled_topics(knowledge)):
         return []
-    steps = _list_completions_of_next_path_level(knowledge.get_topic_slugs(topic).visible, rest)
+    steps = _list_completions_of_next_path_level(
+        knowledge.get_topic_slugs_by_visibility(topic).visible, rest
+    )
     return [(f"{topic}/{slug}", text) for slug, text in steps]
 
 

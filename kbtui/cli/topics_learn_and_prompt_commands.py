@@ -209,7 +209,7 @@ def _load_knowledge_with_options(args: Namespace) -> KnowledgeBase:
         print_to_stderr(str(problem))
     for value in args.knowledge:
         topic, _, pattern = value.partition("/")
-        resolved = knowledge.get_topic_slugs(topic)
+        resolved = knowledge.get_topic_slugs_by_visibility(topic)
         if not resolved.list_matching_slugs([pattern]):
             from kbtui.knowledge.knowledge_lint import explain_pattern_without_match
 

@@ -56,7 +56,7 @@ class AgentCommandForConversation(NamedTuple):
         return f"cd {shlex.quote(self.directory)} && {shlex.join(self.words)}"
 
 
-def list_agent_commands(
+def list_agent_commands_for_conversation(
     workspace: Workspace, info: ConversationInfo, turn: int | None
 ) -> list[AgentCommandForConversation]:
     """Return the commands that continue, copy or attach a conversation, in this order.
@@ -66,7 +66,11 @@ def list_agent_commands(
     that are not safe are left out, because an agent's files can contain anything.
     """
     commands = (_make_agent_command(workspace, info, turn, purpose) for purpose in _PURPOSES)
-    return [one for one in commands if one is not None and _explain_why_unsafe(info, one) is None]
+    return [
+        one
+        for one in commands
+        if one is not None and _explain_why_command_is_unsafe(info, one) is None
+    ]
 
 
 def _make_agent_command(
@@ -89,7 +93,9 @@ def _make_agent_command(
     return AgentCommandForConversation(purpose, command.words, directory, last)
 
 
-def _explain_why_unsafe(info: ConversationInfo, command: AgentCommandForConversation) -> str | None:
+def _explain_why_command_is_unsafe(
+    info: ConversationInfo, command: AgentCommandForConversation
+) -> str | None:
     """Return the reason why a command is unsafe; None if it is safe."""
     prefix = get_conversation_format(info).id_prefix
     if not _SAFE_ID.fullmatch(decode_agents_own_id(prefix, info.id)):
@@ -109,7 +115,7 @@ def find_agent_command(
     Raises `NothingFound` if kbtui offers no command for this purpose.
     """
     command = _make_agent_command(workspace, info, turn, purpose)
-    hint = _explain_why_unsafe(info, command) if command else None
+    hint = _explain_why_command_is_unsafe(info, command) if command else None
     if command is not None and hint is None:
         return command
     label = get_conversation_format(info).label

@@ -85,7 +85,7 @@ def map_names_to_grep_scopes() -> dict[str, tuple[str, ...]]:
     """
     kinds = EVENT_KINDS.values()
     scopes = ("title", *dict.fromkeys(kind.role for kind in kinds))
-    groups = _map_groups_to_values((kind.scope_group, kind.role) for kind in kinds)
+    groups = _collect_values_by_group((kind.scope_group, kind.role) for kind in kinds)
     return {"all": scopes, **groups, **{scope: (scope,) for scope in scopes}}
 
 
@@ -96,15 +96,15 @@ def map_names_to_search_roles() -> dict[str, tuple[str, ...]]:
     """
     kinds = [kind for kind in EVENT_KINDS.values() if kind.is_indexed]
     names = [(kind.role, kind.role) for kind in kinds]
-    return _map_groups_to_values([*names, *((kind.role_group, kind.role) for kind in kinds)])
+    return _collect_values_by_group([*names, *((kind.role_group, kind.role) for kind in kinds)])
 
 
 def map_include_groups_to_event_kinds() -> dict[str, tuple[str, ...]]:
     """Map each group that the tool argument `include` accepts to the group's kinds of events."""
-    return _map_groups_to_values((kind.include, kind.name) for kind in EVENT_KINDS.values())
+    return _collect_values_by_group((kind.include, kind.name) for kind in EVENT_KINDS.values())
 
 
-def _map_groups_to_values(pairs: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
+def _collect_values_by_group(pairs: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
     """Map each group to its values, without repetitions, in the order of `pairs`.
 
     Pairs without a group are ignored.

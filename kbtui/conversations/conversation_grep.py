@@ -172,10 +172,14 @@ class RegexGrepPattern:
             return
         last_byte = start = 0
         for first_byte, end_byte, match_byte in lines:
-            start += _count_characters(data[last_byte:first_byte])
+            start += _count_characters_in_utf8(data[last_byte:first_byte])
             last_byte = first_byte
-            length = _count_characters(data[first_byte:end_byte])
-            yield start, start + length, start + _count_characters(data[first_byte:match_byte])
+            length = _count_characters_in_utf8(data[first_byte:end_byte])
+            yield (
+                start,
+                start + length,
+                start + _count_characters_in_utf8(data[first_byte:match_byte]),
+            )
 
     def _find_matching_lines_in_bytes(self, data: bytes) -> Iterator[tuple[int, int, int]]:
         by_line = self._text_regex is None or b"\r\n" in data
@@ -218,7 +222,7 @@ class RegexGrepPattern:
         """
         data = line.encode("utf-8", "replace")
         return [
-            (_count_characters(data[:first]), _count_characters(data[:last]))
+            (_count_characters_in_utf8(data[:first]), _count_characters_in_utf8(data[:last]))
             for first, last in (match.span() for match in self._line_regex.finditer(data))
             if first < last
         ]
@@ -228,7 +232,7 @@ GrepPattern = LiteralGrepPattern | RegexGrepPattern
 """A pattern to search for. Each match is within a single line."""
 
 
-def _count_characters(data: bytes) -> int:
+def _count_characters_in_utf8(data: bytes) -> int:
     return len(data.decode("utf-8", "replace"))
 
 
@@ -264,14 +268,14 @@ def cut_line_around_match(line: str, match: int | None = None, length: int = LIN
     start = max(0, min((match or 0) - length // 3, len(line) - length))
     end = start + length
     if start > 0:
-        start = _find_character_boundary(line, start + 1, 1)
+        start = _move_offset_to_grapheme_boundary(line, start + 1, 1)
     if end < len(line):
-        end = _find_character_boundary(line, end - 1, -1)
+        end = _move_offset_to_grapheme_boundary(line, end - 1, -1)
     head, tail = "…" if start > 0 else "", "…" if end < len(line) else ""
     return f"{head}{line[start:end]}{tail}"
 
 
-def _find_character_boundary(line: str, offset: int, step: int) -> int:
+def _move_offset_to_grapheme_boundary(line: str, offset: int, step: int) -> int:
     """Move an offset to the start of a character, and return the new offset.
 
     The offset moves forwards if `step` is 1, and backwards if it is -1.

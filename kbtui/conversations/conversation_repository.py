@@ -24,7 +24,7 @@ from kbtui.conversations.formats.published_library_conversation_format import (
 )
 from kbtui.conversations.session_archive import (
     find_conversations_only_in_archive,
-    get_session_records_directory,
+    get_kept_session_records_directory,
 )
 from kbtui.errors import ConfigError, NothingFound, UsageError
 from kbtui.light_named_tuple import NamedTuple
@@ -180,7 +180,7 @@ def list_conversations(
         # A problem such as a missing permission may disappear without a change of the files.
         if info is None or info.problem or info.signature != stored.signature:
             info = stored.read_conversation_info()
-        infos.append(add_event_count(info) if counts else info)
+        infos.append(add_event_count_to_info(info) if counts else info)
     infos.sort(key=lambda info: info.make_time_sort_key(), reverse=True)
     return infos
 
@@ -207,7 +207,7 @@ def find_conversation(
     id = str(expand_conversation_reference(workspace, make_conversation_ref(id)).conversation)  # noqa: A001
     for stored in _iterate_own_and_published_conversations(workspace, id):
         info = stored.read_conversation_info()
-        return add_event_count(info) if counts else info
+        return add_event_count_to_info(info) if counts else info
     raise ConversationNotFoundError(workspace, id)
 
 
@@ -222,7 +222,7 @@ def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
     Raises `NothingFound` if the conversation does not exist or has no such event.
     """
     if ref.event is not None:
-        return _find_event_of_reference(workspace, ref)
+        return _replace_event_id_by_turn_and_call(workspace, ref)
     begun = ref.conversation
     if ref.kind != "conversation" or begun is None or begun.startswith(JP_ID_PREFIX):
         return ref
@@ -238,7 +238,7 @@ def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
     return ref._replace(conversation=ids[0]) if ids else ref
 
 
-def _find_event_of_reference(workspace: Workspace, ref: Ref) -> Ref:
+def _replace_event_id_by_turn_and_call(workspace: Workspace, ref: Ref) -> Ref:
     conversation = load_conversation(find_conversation(workspace, ref.conversation or ""))
     for turn in conversation.turns:
         if turn.event_id == ref.event:
@@ -310,7 +310,7 @@ def find_agent_names_with_prefixes(beginnings: Iterable[str]) -> set[str]:
             and (one.name.casefold().startswith(begun) or one.label.casefold().startswith(begun))
         }
         if not names:
-            hint = describe_known_agents(beginning)
+            hint = suggest_known_agent(beginning)
             raise UsageError(f"unknown agent {beginning!r}", where="agents", hint=hint)
         found |= names
     if not any(one.name in found for one in list_enabled_conversation_formats()):
@@ -319,7 +319,7 @@ def find_agent_names_with_prefixes(beginnings: Iterable[str]) -> set[str]:
     return found
 
 
-def describe_known_agents(mistyped: str) -> str:
+def suggest_known_agent(mistyped: str) -> str:
     """Return a text that lists all agents and suggests one whose name is similar to `mistyped`."""
     from difflib import get_close_matches
 
@@ -396,7 +396,7 @@ def load_conversation(info: ConversationInfo) -> Conversation:
     return get_conversation_format(info).load_conversation(info)
 
 
-def add_event_count_and_problems(info: ConversationInfo) -> ConversationInfo:
+def add_event_count_and_problems_to_info(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with the event count, the time of the last event and all problems.
 
     This decodes all events, because only decoding finds wrong types and missing times.
@@ -405,14 +405,14 @@ def add_event_count_and_problems(info: ConversationInfo) -> ConversationInfo:
     return replace(conversation.info, problem=conversation.describe_problems())
 
 
-def add_event_count(info: ConversationInfo) -> ConversationInfo:
+def add_event_count_to_info(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with `events_count` and `last_event_at`."""
     if info.events_count is not None:
         return info
     return get_conversation_format(info).add_event_count(info)
 
 
-def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
+def add_last_event_time_to_info(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with the time of the last event.
 
     Reads as little of the conversation as possible.
@@ -457,7 +457,7 @@ def _get_parent_conversation_id(stored: StoredConversation) -> str | None:
     return parent
 
 
-def find_unlisted_conversation_paths(
+def find_skipped_conversation_paths(
     workspace: Workspace, agents: Iterable[str] | None = None
 ) -> list[SkippedConversationPath]:
     """Return the files and directories that are not listed as conversations, with the reasons.
@@ -494,7 +494,7 @@ def list_watched_conversation_directories(workspace: Workspace) -> list[Path]:
         for one in list_enabled_conversation_formats()
         for path in one.list_watched_directories(workspace)
     ]
-    archive = get_session_records_directory()
+    archive = get_kept_session_records_directory()
     return [*found, archive] if archive.is_dir() else found
 
 
@@ -647,7 +647,7 @@ def list_unknown_agents_in_settings() -> list[tuple[str, str]]:
     """Return each value of the setting `agents` that is not the name of an agent, with a hint."""
     known = {name.casefold() for name in list_agent_names()}
     chosen = get_chosen_agents(load_settings()) or ()
-    return [(name, describe_known_agents(name)) for name in chosen if name.casefold() not in known]
+    return [(name, suggest_known_agent(name)) for name in chosen if name.casefold() not in known]
 
 
 def check_agent_names_in_settings() -> None:

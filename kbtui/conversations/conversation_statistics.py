@@ -103,9 +103,9 @@ def compute_conversation_statistics(
     workspace: Workspace, info: ConversationInfo
 ) -> ConversationStatistics:
     """Summarize a conversation and its subagents. Never raises: `problems` contains the errors."""
-    statistics = _read_conversation_statistics(workspace, info)
+    statistics = _compute_statistics_without_subagents(workspace, info)
     for one in find_subagents(workspace, info):
-        subagent = _read_conversation_statistics(workspace, one)
+        subagent = _compute_statistics_without_subagents(workspace, one)
         statistics.subagents.append(subagent)
         statistics.problems += [
             f"the subagent {one.ref}: {problem}" for problem in subagent.problems
@@ -113,16 +113,18 @@ def compute_conversation_statistics(
     return statistics
 
 
-def _read_conversation_statistics(
+def _compute_statistics_without_subagents(
     workspace: Workspace, info: ConversationInfo
 ) -> ConversationStatistics:
     """Read a whole conversation, and summarize it. Its subagents are not included."""
     conversation_format = get_conversation_format(info)
     project = info.working_directory or str(workspace.root)
     statistics = ConversationStatistics(info, project)
-    if not _add_conversation_in_parts(statistics, conversation_format):
+    if not _add_long_conversation_to_statistics(statistics, conversation_format):
         statistics = ConversationStatistics(info, project)
-        _add_part_to_statistics(statistics, conversation_format.load_conversation(info))
+        _add_conversation_part_to_statistics(
+            statistics, conversation_format.load_conversation(info)
+        )
     statistics.usage = sum_token_usage(statistics.usage_by_model.values())
     if not statistics.usage_by_model:
         found = conversation_format.read_conversation_tools_and_models(info).models
@@ -130,7 +132,7 @@ def _read_conversation_statistics(
     return statistics
 
 
-def _add_conversation_in_parts(
+def _add_long_conversation_to_statistics(
     statistics: ConversationStatistics, conversation_format: ConversationFormat
 ) -> bool:
     """Add a long conversation to its statistics, part by part.
@@ -155,12 +157,14 @@ def _add_conversation_in_parts(
                 # The next part contains the rest of this turn, and the usage of the whole turn.
                 turn = part.conversation.turns[-1]
                 turn.usage, turn.is_rewound = {}, False
-        _add_part_to_statistics(statistics, part.conversation)
+        _add_conversation_part_to_statistics(statistics, part.conversation)
         if part.is_last:
             return True
 
 
-def _add_part_to_statistics(statistics: ConversationStatistics, part: Conversation) -> None:
+def _add_conversation_part_to_statistics(
+    statistics: ConversationStatistics, part: Conversation
+) -> None:
     statistics.turns = part.turns[-1].number if part.turns else statistics.turns
     statistics.rewound_turns += sum(turn.is_rewound for turn in part.turns)
     statistics.compactions += len(part.compactions)
@@ -203,7 +207,7 @@ class ModelPrice(NamedTuple):
         return cost / TOKENS_PER_PRICE
 
 
-class ModelPrices:
+class PricesByModel:
     """The prices of models in the user's settings. A model's name can be a pattern with `*`."""
 
     def __init__(self, settings: Settings) -> None:
@@ -234,7 +238,7 @@ class ModelPrices:
                 return self._prices[max(patterns, key=len)]
         return None
 
-    def compute_cost(
+    def compute_total_cost(
         self, usage_by_model: Mapping[str | None, TokenUsage]
     ) -> tuple[float | None, list[str]]:
         """Return the total cost of tokens, and the models without a known cost.

@@ -140,7 +140,7 @@ def get_session_archive_directory() -> Path:
     return Path(paths.get_data_home(), "kept")
 
 
-def get_session_records_directory() -> Path:
+def get_kept_session_records_directory() -> Path:
     """Return the directory with the records of kept conversations. It may not exist."""
     return get_session_archive_directory() / "records"
 
@@ -152,7 +152,7 @@ def list_kept_sessions() -> tuple[list[KeptSession], list[DamagedArchiveFile]]:
     """
     kept: list[KeptSession] = []
     damaged: list[DamagedArchiveFile] = []
-    for entry in _scan_directory(get_session_records_directory()):
+    for entry in _list_directory_entries(get_kept_session_records_directory()):
         if entry.name.endswith(".json") and not entry.name.startswith("."):
             found = _read_session_record(entry.path)
             if isinstance(found, KeptSession):
@@ -289,7 +289,7 @@ def delete_kept_sessions(ids: list[str]) -> int:
                 hint = "`kbtui keep ls` lists the kept conversations"
                 raise NothingFound("this conversation is not kept", where=one, hint=hint)
         before = measure_session_archive()
-        _store_removal_times(ids)
+        _store_session_removal_times(ids)
         for path in records.values():
             with suppress(FileNotFoundError):
                 path.unlink()
@@ -315,7 +315,7 @@ def get_session_removals_file() -> Path:
     return get_session_archive_directory() / _REMOVALS_FILE
 
 
-def _store_removal_times(ids: list[str]) -> None:
+def _store_session_removal_times(ids: list[str]) -> None:
     """Record the current time as the removal time of conversations. Raises `WorkspaceError`."""
     now = datetime.now(UTC).timestamp()
     times = read_session_removal_times()
@@ -404,10 +404,13 @@ def list_file_changes_of_archive_merge(merge: ArchiveMergeChanges) -> list[FileW
     contents |= dict.fromkeys(map(_make_session_record_path, merge.removed))
     if merge.removal_times != read_session_removal_times():
         contents[get_session_removals_file()] = format_session_removal_times(merge.removal_times)
-    return [FileWriteOrRemoval(path, _read_file(path), new) for path, new in contents.items()]
+    return [
+        FileWriteOrRemoval(path, _read_bytes_if_file_exists(path), new)
+        for path, new in contents.items()
+    ]
 
 
-def install_session_copy(session: KeptSession, staged: Path) -> KeptSession:
+def move_staged_session_copy_into_archive(session: KeptSession, staged: Path) -> KeptSession:
     """Move the staged copy of a session into the archive, unless the archive has an intact copy.
 
     Returns the session with the size of the copy in the archive. The caller must have locked the
@@ -422,7 +425,7 @@ def install_session_copy(session: KeptSession, staged: Path) -> KeptSession:
     return session
 
 
-def _read_file(path: Path) -> bytes | None:
+def _read_bytes_if_file_exists(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -456,7 +459,7 @@ def measure_session_archive() -> int:
     """Return the total size of the archive's files in bytes."""
     total = 0
     for directory in ("records", "files"):
-        for entry in _scan_directory(get_session_archive_directory() / directory):
+        for entry in _list_directory_entries(get_session_archive_directory() / directory):
             with suppress(OSError):
                 total += entry.stat(follow_symlinks=False).st_size
     return total
@@ -469,7 +472,7 @@ def _write_session_copy(session: KeptSession, data: bytes) -> None:
     """
     if find_session_copy_damage(session) is None:
         return
-    for directory in (session.path.parent, get_session_records_directory()):
+    for directory in (session.path.parent, get_kept_session_records_directory()):
         paths.make_private_directory(directory)
     write_file_atomically(session.path, data)
     if damage := find_session_copy_damage(session):
@@ -488,7 +491,7 @@ def remove_unused_session_copies() -> None:
     if damaged:
         return
     used = {one.file_name for one in kept}
-    for entry in _scan_directory(get_session_archive_directory() / "files"):
+    for entry in _list_directory_entries(get_session_archive_directory() / "files"):
         if entry.name not in used:
             with suppress(OSError):
                 os.unlink(entry.path)  # noqa: PTH108
@@ -515,7 +518,7 @@ def lock_session_archive() -> Iterator[None]:
 
 
 def _make_session_record_path(conversation_id: str) -> Path:
-    return get_session_records_directory() / f"{quote(conversation_id, safe='~')}.json"
+    return get_kept_session_records_directory() / f"{quote(conversation_id, safe='~')}.json"
 
 
 _records: dict[str, tuple[FileState, KeptSession]] = {}
@@ -569,7 +572,7 @@ def _check_session_record(session: KeptSession, path: str) -> None:
     _convert_unix_time_or_raise(session.modified)
 
 
-def is_imported_session_valid(session: KeptSession) -> bool:
+def is_untrusted_session_record_valid(session: KeptSession) -> bool:
     """Return whether a record from another machine is valid and can be added to the archive.
 
     The record is untrusted: anyone may have edited it.
@@ -599,7 +602,7 @@ def _convert_unix_time_or_raise(unix_time: float) -> datetime:
     return time
 
 
-def _scan_directory(directory: Path) -> list[os.DirEntry[str]]:
+def _list_directory_entries(directory: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as entries:
             return list(entries)

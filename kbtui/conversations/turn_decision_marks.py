@@ -3,7 +3,7 @@
 A mark stores a hash of the marked text, and the id and the time of the event that contains the
 text. Therefore the mark stays with its text if turns are added or if the conversation is rewritten.
 If JP wrote an id for the event, the mark stays even if the text is edited;
-`MarkedTextPlace.is_text_changed` is then true.
+`MarkedTurnOrCall.is_text_changed` is then true.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def _is_whole_conversation_id(text: str) -> bool:
         return False
 
 
-class MarkedTextPlace(NamedTuple):
+class MarkedTurnOrCall(NamedTuple):
     """The current place of a marked text: a turn, and a tool call if the text is in one.
 
     `is_text_changed` is true if the marked event was found by its id, but its text has changed.
@@ -268,7 +268,7 @@ class PlacedMark(NamedTuple):
     """
 
     mark: Mark
-    place: MarkedTextPlace | None
+    place: MarkedTurnOrCall | None
     problem: MarkProblem = ""
     target_problem: TargetProblem = ""
 
@@ -408,7 +408,9 @@ def make_turn_mark(
         passage, event = None, _find_event_to_mark(turn, ref.call)
         if event is None:
             raise UsageError(f"{ref} has no text to mark", where=str(ref))
-    anchor = _make_mark_anchor(conversation, turn, event, "" if passage else _hash_event(event))
+    anchor = _make_marked_event_identity(
+        conversation, turn, event, "" if passage else _hash_event(event)
+    )
     identity = anchor.timestamp or anchor.event_id or anchor.history
     parts = (conversation.info.id, anchor.digest, passage or "", identity)
     from hashlib import sha256  # the first paint does not need it
@@ -425,7 +427,9 @@ def make_turn_mark(
     )  # fmt: skip
 
 
-def make_turn_or_call_anchor(conversation: Conversation, target: Ref) -> MarkedEventIdentity | None:
+def make_identity_of_turn_or_call(
+    conversation: Conversation, target: Ref
+) -> MarkedEventIdentity | None:
     """Return the anchor of a turn or call, such as the target that supersedes a marked text.
 
     The result is None if the turn or call does not exist or has no text.
@@ -433,11 +437,13 @@ def make_turn_or_call_anchor(conversation: Conversation, target: Ref) -> MarkedE
     turn = None if target.turn is None else conversation.find_turn(target.turn)
     event = _find_event_to_mark(turn, target.call) if turn else None
     return (
-        _make_mark_anchor(conversation, turn, event, _hash_event(event)) if turn and event else None
+        _make_marked_event_identity(conversation, turn, event, _hash_event(event))
+        if turn and event
+        else None
     )
 
 
-def _make_mark_anchor(
+def _make_marked_event_identity(
     conversation: Conversation, turn: Turn, event: ConversationEvent, digest: str
 ) -> MarkedEventIdentity:
     openings = _hash_turns_cumulatively(conversation.turns[: turn.number])
@@ -445,20 +451,20 @@ def _make_mark_anchor(
     return MarkedEventIdentity(digest, event.event_id, timestamp, list(openings)[-1])
 
 
-def find_mark_places(
+def find_marked_turns_and_calls(
     conversation: Conversation, marks: Iterable[Mark]
-) -> dict[str, MarkedTextPlace]:
+) -> dict[str, MarkedTurnOrCall]:
     """Map the id of each mark to the current place of the marked text.
 
     Marks whose text cannot be found are left out.
     """
     wanted = [(one.id, _MarkedTextIdentity(one.anchor, one.call, one.passage)) for one in marks]
-    return _find_marked_text_places(conversation, wanted)
+    return _find_marked_turns_and_calls(conversation, wanted)
 
 
-def find_places_of_turn_anchors(
+def find_bookmarked_turns_and_calls(
     conversation: Conversation, anchors: Mapping[str, MarkedEventIdentity]
-) -> dict[str, MarkedTextPlace]:
+) -> dict[str, MarkedTurnOrCall]:
     """Map the name of each anchor to the current place of its turn or call.
 
     Anchors whose turn or call cannot be found are left out. A name is the reference that the turn
@@ -468,12 +474,12 @@ def find_places_of_turn_anchors(
         (name, _MarkedTextIdentity(anchor, parse_conversation_ref(name).call))
         for name, anchor in anchors.items()
     ]
-    return _find_marked_text_places(conversation, wanted)
+    return _find_marked_turns_and_calls(conversation, wanted)
 
 
 def find_places_of_superseding_turns(
     conversation: Conversation, marks: Iterable[Mark]
-) -> dict[str, MarkedTextPlace]:
+) -> dict[str, MarkedTurnOrCall]:
     """Map the id of each mark to the current place of its target in this conversation.
 
     Marks without a target anchor, or with a target that cannot be found, are left out.
@@ -486,7 +492,7 @@ def find_places_of_superseding_turns(
         for one in marks
         if one.target_anchor and one.superseded_by
     ]
-    return _find_marked_text_places(conversation, wanted)
+    return _find_marked_turns_and_calls(conversation, wanted)
 
 
 class _MarkedTextIdentity(NamedTuple):
@@ -506,21 +512,21 @@ class _MarkedTextIdentity(NamedTuple):
         return _hash_event(event) == self.anchor.digest
 
 
-def _find_marked_text_places(
+def _find_marked_turns_and_calls(
     conversation: Conversation, wanted: Sequence[tuple[str, _MarkedTextIdentity]]
-) -> dict[str, MarkedTextPlace]:
+) -> dict[str, MarkedTurnOrCall]:
     turns = conversation.turns
     histories = list(_hash_turns_cumulatively(turns)) if wanted else []
     found = {}
     for mark_id, text in wanted:
-        if place := _find_marked_text_place(turns, text, histories):
+        if place := _find_marked_turn_or_call(turns, text, histories):
             found[mark_id] = place
     return found
 
 
-def _find_marked_text_place(
+def _find_marked_turn_or_call(
     turns: Sequence[Turn], text: _MarkedTextIdentity, histories: list[str]
-) -> MarkedTextPlace | None:
+) -> MarkedTurnOrCall | None:
     """Return the place of a text.
 
     Returns None if no event has this text, or if several events could be meant.
@@ -537,7 +543,7 @@ def _find_marked_text_place(
         ]
         if own:
             same = [pair for pair in own if text.is_text_of_event(pair[1])]
-            place = _choose_marked_text_place(same or own, text, histories)
+            place = _choose_marked_turn_or_call(same or own, text, histories)
             return place._replace(is_text_changed=not same) if place else None
         # An event with another id is another event, even if its text is the same.
         candidates = [pair for pair in candidates if pair[1].event_id is None]
@@ -550,7 +556,7 @@ def _find_marked_text_place(
             if (time := times[id(one[1])]) and time.isoformat() == anchor.timestamp
         ]
         candidates = same or [one for one in candidates if times[id(one[1])] is None]
-    return _choose_marked_text_place(candidates, text, histories)
+    return _choose_marked_turn_or_call(candidates, text, histories)
 
 
 def _list_possibly_marked_events(
@@ -568,18 +574,18 @@ def _list_possibly_marked_events(
         yield from ((turn, event) for event in events)
 
 
-def _choose_marked_text_place(
+def _choose_marked_turn_or_call(
     candidates: Iterable[tuple[Turn, ConversationEvent]],
     text: _MarkedTextIdentity,
     histories: list[str],
-) -> MarkedTextPlace | None:
+) -> MarkedTurnOrCall | None:
     """Return the place of the marked text, or None if the place is unclear.
 
     If there are several candidates, those with a different history are excluded. If there are still
     several, those with another call number are excluded.
     """
     places = dict.fromkeys(
-        MarkedTextPlace(turn.number, None if text.call is None else event.call)
+        MarkedTurnOrCall(turn.number, None if text.call is None else event.call)
         for turn, event in candidates
     )
     if len(places) > 1:

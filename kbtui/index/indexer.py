@@ -502,7 +502,7 @@ class WorkspaceIndexWriter:
 def _iterate_enabled_subjects(knowledge: KnowledgeBase) -> Iterator[Subject]:
     for topic in knowledge.topics.values():
         if topic.enable:
-            for subject in knowledge.iterate_subjects(topic.id):
+            for subject in knowledge.iterate_subjects_of_topic(topic.id):
                 if not subject.disabled:
                     yield subject
 

@@ -38,7 +38,7 @@ class FrontMatterAndBody:
         return " ".join(heading[1].split())[:300] if heading else None
 
     @property
-    def source_name(self) -> str | None:
+    def fetching_source_name(self) -> str | None:
         """The name of the source that fetched the subject; None for a subject written by hand."""
         name = self.facts.get("source")
         return name if isinstance(name, str) and name else None

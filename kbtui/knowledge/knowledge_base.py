@@ -409,14 +409,14 @@ class KnowledgeBase:
 
         Hidden and disabled subjects are included.
         """
-        return list(self.iterate_subjects(topic))
+        return list(self.iterate_subjects_of_topic(topic))
 
-    def iterate_subjects(self, topic: str) -> Iterator[Subject]:
+    def iterate_subjects_of_topic(self, topic: str) -> Iterator[Subject]:
         """Yield the same subjects as `list_subjects`, one by one, so that callers can stop early.
 
         Raises `NothingFound`.
         """
-        slugs = self.get_topic_slugs(topic).scan.slugs
+        slugs = self.get_topic_slugs_by_visibility(topic).scan.slugs
         get = self._load_subject_of_slug
         # A file may have vanished since the walk.
         return (subject for slug in slugs if (subject := get(topic, slug)).inode)
@@ -426,7 +426,7 @@ class KnowledgeBase:
 
         The subject can be hidden or disabled.
         """
-        if topic not in self.topics or slug not in self.get_topic_slugs(topic).scan:
+        if topic not in self.topics or slug not in self.get_topic_slugs_by_visibility(topic).scan:
             return None
         subject = self._load_subject_of_slug(topic, slug)
         return subject if subject.inode else None
@@ -436,7 +436,7 @@ class KnowledgeBase:
 
         Without patterns, the result contains the slugs that `learn` lists.
         """
-        resolved = self.get_topic_slugs(topic)
+        resolved = self.get_topic_slugs_by_visibility(topic)
         return (
             list(resolved.available) if patterns is None else resolved.list_matching_slugs(patterns)
         )
@@ -471,7 +471,7 @@ class KnowledgeBase:
                 # Without this sentence, an assistant would conclude that there are no topics.
                 text += " The files that declare topics have errors: `kbtui doctor` shows them."
             return LearnToolResult(caller.mask_secrets_if_requested(text), is_error=True)
-        resolved = self.get_topic_slugs(found.id)
+        resolved = self.get_topic_slugs_by_visibility(found.id)
         if not patterns:
             return LearnToolResult(learn_tool_answers.format_subject_listing(resolved, caller))
         return learn_tool_answers.answer_learn_call_with_patterns(
@@ -508,7 +508,7 @@ class KnowledgeBase:
         Returns None if the topic is disabled or has no pre-loaded subjects. Raises `NothingFound`
         if there is no such topic.
         """
-        resolved = self.get_topic_slugs(topic)
+        resolved = self.get_topic_slugs_by_visibility(topic)
         if not resolved.topic.enable or not resolved.learned:
             return None
         return system_prompt_and_learn_tool.format_preloaded_topic_block(
@@ -533,7 +533,7 @@ class KnowledgeBase:
         topics = dict(self.topics)
         file = self.workspace.format_config_path(TOPICS_FILE)
         for mark in marks:
-            resolved = self.get_topic_slugs(mark.topic)
+            resolved = self.get_topic_slugs_by_visibility(mark.topic)
             topics[mark.topic] = apply_preload_or_disable_change(
                 topics[mark.topic], resolved, mark, file
             )
@@ -556,7 +556,7 @@ class KnowledgeBase:
         }
         return other
 
-    def get_topic_slugs(self, topic: str) -> SubjectSlugsByVisibility:
+    def get_topic_slugs_by_visibility(self, topic: str) -> SubjectSlugsByVisibility:
         """Return the slugs of a topic, grouped by visibility; raises `NothingFound`."""
         found = self._resolved.get(topic)
         if found is None:
@@ -573,7 +573,11 @@ class KnowledgeBase:
         return self.published.find_topic_directory(topic) if self.published else None
 
     def _group_slugs_of_enabled_topics(self) -> list[SubjectSlugsByVisibility]:
-        return [self.get_topic_slugs(topic.id) for topic in self.topics.values() if topic.enable]
+        return [
+            self.get_topic_slugs_by_visibility(topic.id)
+            for topic in self.topics.values()
+            if topic.enable
+        ]
 
     def _add_problems(self, problems: list[KnowledgeProblem]) -> None:
         self.problems += [problem for problem in problems if problem not in self.problems]
@@ -585,7 +589,7 @@ class KnowledgeBase:
         """
         records = self._records.setdefault(topic, {})
         if slug not in records:
-            resolved = self.get_topic_slugs(topic)
+            resolved = self.get_topic_slugs_by_visibility(topic)
             scan, relative = resolved.scan, resolved.scan.relative_paths[slug]
             is_published = slug in scan.published
             folder, root = resolved.folder, self._folder

@@ -127,7 +127,10 @@ def _find_mentions_of_missing_subjects(
     A mention is a quoted slug or a call of `learn`.
     """
     folders_by_topic = {
-        topic: {slug.partition("/")[0] for slug in knowledge.get_topic_slugs(topic).scan.slugs}
+        topic: {
+            slug.partition("/")[0]
+            for slug in knowledge.get_topic_slugs_by_visibility(topic).scan.slugs
+        }
         for topic in {subject.topic for subject, _ in texts}
     }
     for subject, text in texts:
@@ -168,7 +171,7 @@ def _list_missing_subjects_in_prose(
 
 def _does_slug_exist(knowledge: KnowledgeBase, topic: str, slug: str) -> bool:
     """Return whether a topic has a subject or a folder with this slug, even a disabled one."""
-    slugs = knowledge.get_topic_slugs(topic).scan
+    slugs = knowledge.get_topic_slugs_by_visibility(topic).scan
     return slug in slugs or any(name.startswith(f"{slug}/") for name in slugs.slugs)
 
 
@@ -185,7 +188,7 @@ def lint_knowledge(knowledge: KnowledgeBase) -> list[KnowledgeProblem]:
     for topic in knowledge.topics.values():
         if not topic.enable:
             continue
-        resolved = knowledge.get_topic_slugs(topic.id)
+        resolved = knowledge.get_topic_slugs_by_visibility(topic.id)
         problems += _find_slug_collisions(resolved)
         problems += _find_patterns_without_match(resolved, "learned")
         problems += _find_patterns_without_match(resolved, "disabled")

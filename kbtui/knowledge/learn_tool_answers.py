@@ -168,7 +168,9 @@ def answer_learn_call_with_patterns(
     """
     given = caller.list_slugs_in_caller_prompt(resolved)
     try:
-        exact = {pattern: _parse_exact_pattern(resolved, pattern) for pattern in patterns}
+        exact = {
+            pattern: _parse_pattern_as_slug_or_lines(resolved, pattern) for pattern in patterns
+        }
     except UsageError as error:
         name = shorten_argument(error.where or "")
         return LearnToolResult(f'"{name}": {error.message}.', is_error=True)
@@ -177,7 +179,9 @@ def answer_learn_call_with_patterns(
             return LearnToolResult(_ALREADY_LEARNED.format(one.slug))
         try:
             record = subject(one.slug)
-            return LearnToolResult(_format_subject_range(record, one, caller, caller.max_chars))
+            return LearnToolResult(
+                _format_text_of_subject_or_lines(record, one, caller, caller.max_chars)
+            )
         except KbtuiError as error:
             return LearnToolResult(format_skipped_subject_note(error, one.slug), is_error=True)
     # If a subject is already in the prompt, the answer to its exact slug says so; a glob skips it.
@@ -230,7 +234,7 @@ def _format_subject_blocks(
         else:
             try:
                 limit = None if blocks else room
-                text = _format_subject_range(subject(part.slug), part, caller, limit)
+                text = _format_text_of_subject_or_lines(subject(part.slug), part, caller, limit)
             except KbtuiError as error:
                 text = format_skipped_subject_note(error, part.slug)
                 failed += 1
@@ -244,7 +248,7 @@ def _format_subject_blocks(
     return blocks, [], failed
 
 
-def _parse_exact_pattern(
+def _parse_pattern_as_slug_or_lines(
     resolved: SubjectSlugsByVisibility, pattern: str
 ) -> SubjectLineRange | None:
     """Return the subject or lines that a pattern names exactly, or None; raises `UsageError`."""
@@ -256,7 +260,7 @@ def _parse_exact_pattern(
     return None if lines is None else SubjectLineRange(slug, lines)
 
 
-def _format_subject_range(
+def _format_text_of_subject_or_lines(
     subject: Subject, part: SubjectLineRange, caller: LearnToolCaller, room: int | None
 ) -> str:
     """Return a subject or some of its lines in at most `room` characters.
@@ -304,10 +308,10 @@ def _format_subject_range(
 
 def wrap_subject_in_tags(slug: str, text: str) -> str:
     """Return the text of a subject between the tags `<subject "SLUG">` and `</subject>`."""
-    return f'<subject "{escape_quotes(slug)}">\n{add_final_newline(text)}</subject>'
+    return f'<subject "{escape_quotes_as_entities(slug)}">\n{add_final_newline(text)}</subject>'
 
 
-def escape_quotes(name: str) -> str:
+def escape_quotes_as_entities(name: str) -> str:
     """Return a title or slug in which `&quot;` replaces each double quote."""
     return name.replace('"', "&quot;")
 

@@ -106,7 +106,7 @@ def choose_slug_for_draft(knowledge: KnowledgeBase, topic: Topic, draft: Subject
     return validate_new_slug(knowledge, topic, draft.slug or make_safe_file_name(draft.title))
 
 
-def edit_draft_in_editor(
+def edit_draft_and_add_subject(
     knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft
 ) -> Subject | None:
     """Open a draft in the user's editor, and write the edited text as a subject.
@@ -379,7 +379,7 @@ def restore_trashed_file(trashed: TrashedFile) -> None:
         info.unlink()
 
 
-def delete_subject(subject: Subject) -> None:
+def delete_subject_permanently(subject: Subject) -> None:
     """Delete a subject's file permanently; raises `KbtuiError`."""
     check_subject_is_editable(subject)
     try:

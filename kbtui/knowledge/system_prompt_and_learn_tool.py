@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.knowledge.knowledge_data_types import JpPromptSection
-from kbtui.knowledge.learn_tool_answers import escape_quotes, wrap_subject_in_tags
+from kbtui.knowledge.learn_tool_answers import escape_quotes_as_entities, wrap_subject_in_tags
 from kbtui.knowledge.subject_files import (
     format_skipped_subject_note,
     read_subject_for_assistant,
@@ -99,7 +99,7 @@ def format_preloaded_topic_block(
 ) -> str:
     """Return one topic's part of `<knowledge>`: its description and the pre-loaded subjects."""
     topic = resolved.topic
-    blocks = [f'<topic "{escape_quotes(topic.name)}">']
+    blocks = [f'<topic "{escape_quotes_as_entities(topic.name)}">']
     if topic.description and topic.description.strip():
         blocks.append(topic.description.rstrip())
     for slug in resolved.learned:
@@ -170,7 +170,7 @@ def read_jp_prompt_sections(workspace: Workspace) -> list[JpPromptSection]:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
     except OSError:
         return []
-    loaders = _find_extending_config_files(workspace) if paths else {}
+    loaders = _map_extended_to_extending_config_files(workspace) if paths else {}
     found = []
     for path in paths:
         try:
@@ -210,7 +210,7 @@ def _get_string(table: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _find_extending_config_files(workspace: Workspace) -> dict[str, list[str]]:
+def _map_extended_to_extending_config_files(workspace: Workspace) -> dict[str, list[str]]:
     """Map the path of each extended file to the configuration files that extend it.
 
     Files that extend it indirectly are included.

@@ -481,11 +481,11 @@ def _find_subject_ref_of_problem(knowledge: KnowledgeBase, problem: KnowledgePro
 def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.conversations.conversation_repository import (
         count_trashed_conversations,
-        find_unlisted_conversation_paths,
+        find_skipped_conversation_paths,
     )
 
     infos = library.list_conversations_without_counts()
-    strays = find_unlisted_conversation_paths(library.workspace)
+    strays = find_skipped_conversation_paths(library.workspace)
     counts = {
         "conversations": len(infos),
         "archived": sum(info.archived for info in infos),

@@ -133,7 +133,7 @@ def _iterate_matching_lines_of_entries(
 
     knowledge = load_knowledge(workspace)
     for topic in knowledge.topics.values():
-        for subject in knowledge.iterate_subjects(topic.id) if topic.enable else ():
+        for subject in knowledge.iterate_subjects_of_topic(topic.id) if topic.enable else ():
             is_shown = not subject.disabled and (hidden or not subject.hidden)
             if is_shown and is_selected(make_subject_id(subject.topic, subject.slug)):
                 yield _find_matching_lines_in_subject(subject, pattern)

@@ -170,7 +170,7 @@ class Library(ReferenceAndCitationReader):
         infos = conversation_repository.list_conversations(
             self.workspace, counts=False, known=known
         )
-        infos = [conversation_repository.add_last_event_time(info) for info in infos]
+        infos = [conversation_repository.add_last_event_time_to_info(info) for info in infos]
         return sorted(infos, key=lambda info: info.make_time_sort_key(), reverse=True)
 
     def read_conversation_tools_and_models(
@@ -593,13 +593,13 @@ class Library(ReferenceAndCitationReader):
         """
         if conversation is None:
             return self._mark_store.list_placed_marks()
-        from kbtui.conversations.turn_decision_marks import MarkedTextPlace
+        from kbtui.conversations.turn_decision_marks import MarkedTurnOrCall
 
         ref = self.parse_entered_reference(conversation)
         if ref.conversation is None:
             raise UsageError(f"{conversation!r} is not a conversation", where="conversation")
         marks = self._mark_store.list_placed_marks(ref.conversation)
-        places = [one.place or MarkedTextPlace(one.mark.turn, one.mark.call) for one in marks]
+        places = [one.place or MarkedTurnOrCall(one.mark.turn, one.mark.call) for one in marks]
         return [
             one
             for one, place in zip(marks, places, strict=True)

@@ -129,7 +129,7 @@ def _count_differences_from_workspace(
     for topic in knowledge.topics.values():
         if not topic.enable or topic.is_published:
             continue
-        for subject in knowledge.iterate_subjects(topic.id):
+        for subject in knowledge.iterate_subjects_of_topic(topic.id):
             if subject.is_published:
                 continue
             checksum = entries.get(("subject", subject.topic, subject.relative))

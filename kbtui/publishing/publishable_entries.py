@@ -149,7 +149,7 @@ def collect_publishable_entries(
             found.record_unpublished_entry(mask_secrets(topic.id), "secret", detail)
             continue
         found.topics.append(PublishedTopic(topic.id, *texts))
-        for subject in knowledge.iterate_subjects(topic.id):
+        for subject in knowledge.iterate_subjects_of_topic(topic.id):
             if subject.is_published:
                 continue
             if subject.hidden or subject.disabled:

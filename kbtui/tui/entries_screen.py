@@ -340,7 +340,7 @@ def _read_source_name_and_text_problem(
         text = split_front_matter(library.read_subject_text(subject))
     except KbtuiError as error:
         return None, error.message
-    return text.source_name, text.problem and f"front matter ignored: {text.problem}"
+    return text.fetching_source_name, text.problem and f"front matter ignored: {text.problem}"
 
 
 def _make_citation_blocks(library: Library, row: EntryListRow, now: datetime) -> list[ReaderBlock]:

@@ -243,14 +243,14 @@ class InsightsScreen(SecondaryScreen):
 
     def _read_insights(self) -> tuple[UsageStatistics, ReaderDocument]:
         """Collect the statistics and build their page. Called in a background thread."""
-        from kbtui.conversations.conversation_statistics import ModelPrices
+        from kbtui.conversations.conversation_statistics import PricesByModel
 
         library = self.library
         found = collect_usage_statistics(
             library.workspace,
             UserData(library.workspace),
             library.open_index_reader(),
-            prices=ModelPrices(library.settings),
+            prices=PricesByModel(library.settings),
             days=self._days,
             limit=LIST_LIMIT,
             hidden=self._hidden,

@@ -113,7 +113,7 @@ class SubjectFileActions:
                 return
             self._report_written(f"created {subject.ref}", subject)
 
-        edit = partial(subject_editing.edit_draft_in_editor, *planned)
+        edit = partial(subject_editing.edit_draft_and_add_subject, *planned)
         run_in_terminal(self._screen.app, edit, report_new_entry, self._show_error)
 
     def edit_subject(self, ref: Ref) -> None:
@@ -132,7 +132,7 @@ class SubjectFileActions:
         subject = self._library.find_subject(ref)
         try:
             text = split_front_matter(self._library.read_subject_text(subject))
-            return subject, line, text.source_name
+            return subject, line, text.fetching_source_name
         except KbtuiError:
             return subject, line, None  # The user may want to repair the file in the editor.
 
@@ -189,7 +189,7 @@ class SubjectFileActions:
         def delete_subject_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 self._worker.submit_call(
-                    partial(subject_editing.delete_subject, subject),
+                    partial(subject_editing.delete_subject_permanently, subject),
                     lambda _: self._report_written(f"deleted {subject.ref}", subject),
                     self._show_error,
                 )

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.conversations.turn_decision_marks import (
     MarkedEventIdentity,
-    find_places_of_turn_anchors,
-    make_turn_or_call_anchor,
+    find_bookmarked_turns_and_calls,
+    make_identity_of_turn_or_call,
 )
 from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
@@ -90,7 +90,7 @@ class BookmarkAnchorStore:
             return False
         conversation = load_conversation(info)
         anchors = {name: one.anchor for name, one in stored.items() if one.anchor is not None}
-        places = find_places_of_turn_anchors(conversation, anchors)
+        places = find_bookmarked_turns_and_calls(conversation, anchors)
         now: dict[str, _StoredBookmarkAnchor] = {}
         moves: dict[str, str] = {}
         for ref in refs:
@@ -103,7 +103,7 @@ class BookmarkAnchorStore:
                 ref = make_conversation_ref(conversation_id, place.turn, place.call)
             # Make a new anchor: JP may have added the event's id after the old anchor was made.
             now[str(ref)] = _StoredBookmarkAnchor(
-                info.signature, make_turn_or_call_anchor(conversation, ref)
+                info.signature, make_identity_of_turn_or_call(conversation, ref)
             )
             if str(ref) != name:
                 moves[name] = str(ref)

@@ -13,7 +13,7 @@ from kbtui.conversations.conversation_data_types import (
     sum_token_usage,
     sum_token_usage_by_model,
 )
-from kbtui.conversations.conversation_statistics import ModelPrices, format_cost
+from kbtui.conversations.conversation_statistics import PricesByModel, format_cost
 from kbtui.dates import DAY_SECONDS, format_unix_time_as_day, format_unix_time_as_iso
 from kbtui.index.catalog_query import (
     count_all_citations,
@@ -121,7 +121,7 @@ class _TurnTokenUsage:
 
 def collect_token_statistics(
     db: sqlite3.Connection,
-    prices: ModelPrices,
+    prices: PricesByModel,
     *,
     since: float,
     until: float,
@@ -202,7 +202,7 @@ def _iterate_turn_usage_in_period(
 
 
 def _sum_tokens_by_name(
-    named: Iterable[tuple[str | None, _TurnTokenUsage]], prices: ModelPrices
+    named: Iterable[tuple[str | None, _TurnTokenUsage]], prices: PricesByModel
 ) -> list[TokenCountAndCost]:
     """Return the total tokens of each name, largest first.
 
@@ -214,7 +214,7 @@ def _sum_tokens_by_name(
     found = []
     for (name, _), members in groups.items():
         by_model = sum_token_usage_by_model((one.model, one.usage) for one in members)
-        cost, unpriced = prices.compute_cost(by_model)
+        cost, unpriced = prices.compute_total_cost(by_model)
         total = sum_token_usage(by_model.values()) or TokenUsage()
         turns = len({(one.conversation, one.turn) for one in members})
         is_partial = cost is not None and bool(unpriced)
@@ -328,7 +328,7 @@ def collect_usage_statistics(
     userdata: UserData,
     reader: IndexReader,
     *,
-    prices: ModelPrices | None = None,
+    prices: PricesByModel | None = None,
     days: int = 30,
     limit: int = 10,
     stale_days: int = 180,
@@ -357,7 +357,7 @@ def collect_usage_statistics(
         }
         tokens = collect_token_statistics(
             db,
-            prices or ModelPrices(Settings()),
+            prices or PricesByModel(Settings()),
             since=get_local_midnight(dates[0]),
             until=now + DAY_SECONDS,
             limit=limit,

@@ -11,12 +11,12 @@ from kbtui.conversations.turn_decision_marks import (
     MARK_STATES,
     ConversationMarks,
     Mark,
-    MarkedTextPlace,
+    MarkedTurnOrCall,
     PlacedMark,
-    find_mark_places,
+    find_marked_turns_and_calls,
     find_places_of_superseding_turns,
+    make_identity_of_turn_or_call,
     make_turn_mark,
-    make_turn_or_call_anchor,
 )
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.notices import Notice
@@ -117,8 +117,8 @@ class MarkStore:
             now=time.time(),
         )
         known = self.list_marks(conversation.info.id)
-        places = find_mark_places(conversation, known)
-        place = MarkedTextPlace(mark.turn, mark.call)
+        places = find_marked_turns_and_calls(conversation, known)
+        place = MarkedTurnOrCall(mark.turn, mark.call)
         for earlier in known:
             known_place = places.get(earlier.id)
             is_same = known_place is not None and known_place[:2] == place[:2]
@@ -152,7 +152,7 @@ class MarkStore:
             target = parse_conversation_ref(superseded_by or "")
             if target.turn is None:
                 return None
-            return make_turn_or_call_anchor(
+            return make_identity_of_turn_or_call(
                 self._find_and_load_conversation(target.conversation or ""), target
             )
         except KbtuiError:
@@ -219,7 +219,7 @@ class MarkStore:
         Each mark comes with the place of its text.
         """
         marks = self.list_marks(conversation)
-        places: dict[str, MarkedTextPlace] = {}
+        places: dict[str, MarkedTurnOrCall] = {}
         problems: dict[str, MarkProblem] = {}
         for name in dict.fromkeys(mark.conversation for mark in marks):
             try:
@@ -251,7 +251,7 @@ class MarkStore:
         found: dict[str, tuple[Mark, TargetProblem]] = {}
         for name, own in by_conversation.items():
             try:
-                places: Mapping[str, MarkedTextPlace] = self._find_mark_places(
+                places: Mapping[str, MarkedTurnOrCall] = self._find_mark_places(
                     name, tuple(own), True
                 )[0]
             except KbtuiError:
@@ -316,7 +316,7 @@ class MarkStore:
         except KbtuiError as error:
             return ConversationMarks(notice=_make_mark_read_error_notice(error))
         return ConversationMarks(
-            self._group_marks_by_turn(marks, find_mark_places(conversation, marks))
+            self._group_marks_by_turn(marks, find_marked_turns_and_calls(conversation, marks))
         )
 
     def map_marks_of_conversations(
@@ -348,7 +348,7 @@ class MarkStore:
         return found, None
 
     def _group_marks_by_turn(
-        self, marks: Iterable[Mark], places: Mapping[str, MarkedTextPlace]
+        self, marks: Iterable[Mark], places: Mapping[str, MarkedTurnOrCall]
     ) -> dict[int, list[PlacedMark]]:
         """Map the current number of each marked turn to the marks on this turn, oldest first."""
         placed = [one for one in marks if one.id in places]
@@ -362,7 +362,7 @@ class MarkStore:
 
     def _find_mark_places(
         self, name: str, marks: tuple[Mark, ...], of_targets: bool = False
-    ) -> tuple[Mapping[str, MarkedTextPlace], bool]:
+    ) -> tuple[Mapping[str, MarkedTurnOrCall], bool]:
         """Map the ids of marks to the places of the marked texts in one conversation.
 
         If `of_targets` is true, the places are those of the marks' targets. The second value says
@@ -385,11 +385,11 @@ class MarkStore:
 @lru_cache(maxsize=32)
 def _load_conversation_and_find_mark_places(
     workspace: Workspace, name: str, signature: str, marks: tuple[Mark, ...], of_targets: bool
-) -> tuple[Mapping[str, MarkedTextPlace], bool]:
+) -> tuple[Mapping[str, MarkedTurnOrCall], bool]:
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 
     conversation = load_conversation(find_conversation(workspace, name))
-    find = find_places_of_superseding_turns if of_targets else find_mark_places
+    find = find_places_of_superseding_turns if of_targets else find_marked_turns_and_calls
     return find(conversation, marks), conversation.describe_problems() is None
 
 

@@ -25,7 +25,7 @@ from kbtui.conversations.formats.kept_session_file import (
 from kbtui.conversations.session_archive import (
     KeptSession,
     find_session_copy_damage,
-    is_imported_session_valid,
+    is_untrusted_session_record_valid,
 )
 from kbtui.conversations.turn_decision_marks import MarkedEventIdentity
 from kbtui.errors import UsageError, WorkspaceError
@@ -164,7 +164,7 @@ def write_user_data_file(target: IO[bytes], data: ExportedUserData) -> list[Expo
     copies: dict[str, KeptSession] = {}
     for session in sorted(data.kept, key=lambda one: one.id):
         damage = find_session_copy_damage(session)
-        if damage or not is_imported_session_valid(session):
+        if damage or not is_untrusted_session_record_valid(session):
             reason = damage.reason if damage else "its record has invalid values"
             left_out.append(ExportOmission(f"kept session {session.id}", reason))
             continue
@@ -353,7 +353,7 @@ class UserDataFileReader:
     def _add_kept_session(self, shape: dict[str, Any]) -> None:
         del shape["kind"]
         session = KeptSession(**shape, original_state="", kept_size=0)
-        if not is_imported_session_valid(session):
+        if not is_untrusted_session_record_valid(session):
             raise ValueError("the record of a kept session has invalid values")
         self._check_is_not_duplicate("kept_session", session.id)
         self._data.kept.append(session)

@@ -24,11 +24,11 @@ from kbtui.conversations.project_directories import (
     read_remembered_worktrees,
 )
 from kbtui.conversations.session_archive import (
-    get_session_records_directory,
-    install_session_copy,
+    get_kept_session_records_directory,
     list_file_changes_of_archive_merge,
     list_kept_sessions,
     lock_session_archive,
+    move_staged_session_copy_into_archive,
     plan_session_archive_merge,
     read_session_removal_times,
     remove_unused_session_copies,
@@ -537,9 +537,11 @@ class _UserDataImport:
         written = []
         for one in merge.written:
             staged = self._staging / one.file_name
-            written.append(install_session_copy(one, staged) if staged.exists() else one)
+            written.append(
+                move_staged_session_copy_into_archive(one, staged) if staged.exists() else one
+            )
         if written:
-            paths.make_private_directory(get_session_records_directory())
+            paths.make_private_directory(get_kept_session_records_directory())
         return list_file_changes_of_archive_merge(merge._replace(written=written))
 
     def _merge_remembered_worktrees(self) -> list[FileWriteOrRemoval]:

@@ -11,7 +11,7 @@ from support import Builder
 
 from kbtui.conversations.agent_commands_for_conversations import (
     find_agent_command,
-    list_agent_commands,
+    list_agent_commands_for_conversation,
     run_agent_command,
 )
 from kbtui.conversations.conversation_data_types import ConversationInfo
@@ -74,7 +74,7 @@ def test_each_agent_has_its_own_commands_and_runs_in_the_conversations_directory
     builder: Builder, agent: str, id_: str, expected: list[str]
 ) -> None:
     directory = None if agent == "jp" else "/my projects/shop"
-    found = list_agent_commands(builder.workspace, info(agent, id_, directory), 3)
+    found = list_agent_commands_for_conversation(builder.workspace, info(agent, id_, directory), 3)
     assert [" ".join(command.words) for command in found] == expected
     root = str(builder.root) if agent == "jp" else "/my projects/shop"
     assert {command.directory for command in found} == {root}
@@ -100,7 +100,7 @@ def test_a_command_that_is_not_offered_says_why(
     builder: Builder, own: str, directory: str, reason: str
 ) -> None:
     made = info("codex", make_conversation_id("codex-", own), directory)
-    assert list_agent_commands(builder.workspace, made, None) == []
+    assert list_agent_commands_for_conversation(builder.workspace, made, None) == []
     with pytest.raises(NothingFound) as raised:
         find_agent_command(builder.workspace, made, None, "resume")
     assert reason in str(raised.value.hint)
@@ -119,7 +119,7 @@ def test_no_id_and_no_directory_becomes_a_shell_command_or_an_option(
 ) -> None:
     name, prefix = agent.split()
     made = info(name, make_conversation_id(prefix, own), directory)
-    for command in list_agent_commands(builder.workspace, made, 1):
+    for command in list_agent_commands_for_conversation(builder.workspace, made, 1):
         line = command.shell_command
         assert line.isprintable()
         # What a shell reads is what would be run without a shell.
@@ -136,7 +136,7 @@ def test_a_directory_that_is_gone_and_a_missing_program_are_errors_and_nothing_r
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     made = info("codex", "codex-0199812e-1", str(tmp_path / "gone"))
-    [command, _] = list_agent_commands(builder.workspace, made, None)
+    [command, _] = list_agent_commands_for_conversation(builder.workspace, made, None)
     with pytest.raises(KbtuiError, match="no longer exists"):
         run_agent_command(command)
     with pytest.raises(KbtuiError, match="not installed"):
@@ -153,7 +153,7 @@ def test_a_program_in_the_conversations_directory_is_not_run(
     trap.chmod(0o755)
     monkeypatch.setenv("PATH", ".")
     monkeypatch.chdir(tmp_path)
-    [command, _] = list_agent_commands(
+    [command, _] = list_agent_commands_for_conversation(
         builder.workspace, info("codex", "codex-0199812e-1", str(foreign)), None
     )
     with pytest.raises(KbtuiError, match="not installed"):

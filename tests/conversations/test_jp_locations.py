@@ -22,7 +22,7 @@ from jp_files import (
 from kbtui.conversations.conversation_data_types import ConversationInfo
 from kbtui.conversations.conversation_repository import (
     find_conversation,
-    find_unlisted_conversation_paths,
+    find_skipped_conversation_paths,
     list_conversations,
     load_conversation,
 )
@@ -131,7 +131,7 @@ def test_trash_drafts_and_temporary_files_are_no_conversations(jp: Path) -> None
     (folder.parent / "metadata.json").write_text("{}")
     (jp / "local-conversations").mkdir()
     assert [info.id for info in listed(jp)] == [jp_id()]
-    assert find_unlisted_conversation_paths(workspace_at(jp.parent)) == []
+    assert find_skipped_conversation_paths(workspace_at(jp.parent)) == []
     assert listed(jp)[0].problem is None
 
 
@@ -142,7 +142,7 @@ def test_a_directory_without_an_id_is_told_apart(jp: Path, name: str) -> None:
     write(jp, hello())
     (jp / "conversations" / name).mkdir()
     assert [info.id for info in listed(jp)] == [jp_id()]
-    [found] = find_unlisted_conversation_paths(workspace_at(jp.parent))
+    [found] = find_skipped_conversation_paths(workspace_at(jp.parent))
     assert found.path.name == name
     assert "id" in found.reason
 

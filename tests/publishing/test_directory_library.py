@@ -19,7 +19,7 @@ from kbtui.errors import ConfigError, KbtuiError, UsageError
 from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorLookup
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.knowledge import load_knowledge
-from kbtui.knowledge.subject_editing import delete_subject
+from kbtui.knowledge.subject_editing import delete_subject_permanently
 from kbtui.library import open_workspace
 from kbtui.publishing.library_subscription_status import read_subscription_status
 from kbtui.publishing.published_library_format import (
@@ -100,7 +100,7 @@ def test_members_own_version_counts_and_the_rest_comes_from_the_library(
     # `next` and the disabled `note2` are only in the library; `note1` differs; `draft` is only here.
     assert (status.differing, status.only_published, status.only_here) == (1, 2, 1)
     with pytest.raises(UsageError, match="published library"):
-        delete_subject(knowledge.list_subjects("plans")[0])
+        delete_subject_permanently(knowledge.list_subjects("plans")[0])
     assert main(["-w", str(theirs.root), "entry", "new", "--topic", "plans", "--title", "x"]) == 2
 
     with open_workspace(theirs.root) as library:

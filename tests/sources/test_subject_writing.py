@@ -109,7 +109,7 @@ def test_the_editor_sees_the_draft_and_its_words_are_written(
         monkeypatch, tmp_path, "sed -i 's/Untitled/On deploys/' \"$1\"; echo 'Ship.' >> \"$1\""
     )
     known = knowledge(builder)
-    found = subject_editing.edit_draft_in_editor(
+    found = subject_editing.edit_draft_and_add_subject(
         known, subject_editing.get_named_or_only_topic(known, None), SubjectDraft(title="")
     )
     assert found is not None
@@ -123,7 +123,7 @@ def test_a_draft_left_as_it_was_writes_nothing(
     set_editor(monkeypatch, tmp_path, "sleep 1.1")
     known = knowledge(builder)
     assert (
-        subject_editing.edit_draft_in_editor(
+        subject_editing.edit_draft_and_add_subject(
             known, subject_editing.get_named_or_only_topic(known, None), SubjectDraft(title="T")
         )
         is None
@@ -148,7 +148,7 @@ def test_what_was_typed_is_kept_when_it_cannot_be_written(
     set_editor(monkeypatch, tmp_path, script)
     known = knowledge(builder)
     with pytest.raises(KbtuiError) as caught:
-        subject_editing.edit_draft_in_editor(
+        subject_editing.edit_draft_and_add_subject(
             known, subject_editing.get_named_or_only_topic(known, None), SubjectDraft(title="")
         )
     assert caught.value.hint is not None
@@ -166,7 +166,7 @@ def test_a_draft_that_was_not_touched_is_not_kept_when_the_editor_fails(
     set_editor(monkeypatch, tmp_path, "exit 3")
     known = knowledge(builder)
     with pytest.raises(KbtuiError, match="exit code 3") as caught:
-        subject_editing.edit_draft_in_editor(
+        subject_editing.edit_draft_and_add_subject(
             known, subject_editing.get_named_or_only_topic(known, None), SubjectDraft(title="T")
         )
     assert "what you wrote" not in str(caught.value)
@@ -206,7 +206,7 @@ def test_no_editor_is_started_that_nobody_chose_or_that_has_no_terminal(
     monkeypatch.setattr(os, "isatty", lambda number: False)
     known = knowledge(builder)
     with pytest.raises(UsageError, match="needs a terminal" if chosen else "no editor is set"):
-        subject_editing.edit_draft_in_editor(
+        subject_editing.edit_draft_and_add_subject(
             known, subject_editing.get_named_or_only_topic(known, None), SubjectDraft(title="T")
         )
 
@@ -236,12 +236,14 @@ def test_an_edited_draft_is_called_by_what_it_says(
     topic = subject_editing.get_named_or_only_topic(known, None)
     if slug is None:
         with pytest.raises(KbtuiError, match="needs a title") as caught:
-            subject_editing.edit_draft_in_editor(known, topic, SubjectDraft(title="Given"))
+            subject_editing.edit_draft_and_add_subject(known, topic, SubjectDraft(title="Given"))
         kept = Path((caught.value.hint or "").partition("is in ")[2])
         assert kept.read_text() == written
         kept.unlink()
     else:
-        found = subject_editing.edit_draft_in_editor(known, topic, SubjectDraft(title="Given"))
+        found = subject_editing.edit_draft_and_add_subject(
+            known, topic, SubjectDraft(title="Given")
+        )
         assert found is not None
         assert found.slug == slug
 

@@ -13,7 +13,7 @@ from tui_support import running
 
 from kbtui.conversations.conversation_data_types import ConversationInfo
 from kbtui.conversations.conversation_repository import (
-    add_event_count_and_problems,
+    add_event_count_and_problems_to_info,
     find_conversation,
 )
 from kbtui.tui.framework.row_list import ListRow
@@ -375,7 +375,7 @@ async def test_every_conversation_with_a_problem_is_marked_and_keeps_its_turns(
         await tui.until(lambda: len([row for row in pane.list.rows if row.selectable]) == 3)
         found = tui.app.library.search("is:damaged a")
     assert {hit.title for hit in found.hits} == {"Wrong element", "Surrogates"}
-    shown = add_event_count_and_problems(
+    shown = add_event_count_and_problems_to_info(
         find_conversation(book.workspace, "jp-c17800000007", counts=True)
     )
     assert shown.problem is not None

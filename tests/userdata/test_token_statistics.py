@@ -9,7 +9,7 @@ from index_without_engine import indexed
 from support import Builder, asked
 
 from kbtui.cli.insights_command import format_insights_report
-from kbtui.conversations.conversation_statistics import ModelPrices
+from kbtui.conversations.conversation_statistics import PricesByModel
 from kbtui.userdata.search_and_citation_insights import (
     UsageStatistics,
     collect_usage_statistics,
@@ -28,7 +28,7 @@ def statistics(builder: Builder, **prices: object) -> UsageStatistics:
             builder.workspace,
             UserData(builder.workspace),
             reader,
-            prices=ModelPrices(settings),
+            prices=PricesByModel(settings),
             days=30,
             now=NOW.timestamp(),
         )

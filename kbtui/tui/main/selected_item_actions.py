@@ -729,13 +729,13 @@ _KEYS: dict[CommandPurpose, str] = {"resume": "c", "fork": "f", "attach": "a"}
 def _find_agent_commands(workspace: Workspace, ref: Ref) -> list[AgentCommandForConversation]:
     from kbtui.conversations.agent_commands_for_conversations import (
         find_agent_command,
-        list_agent_commands,
+        list_agent_commands_for_conversation,
     )
     from kbtui.conversations.conversation_repository import find_conversation
 
     info = find_conversation(workspace, ref.conversation or "")
     # If there is no command, `find_agent_command` raises an error that says why.
-    return list_agent_commands(workspace, info, ref.turn) or [
+    return list_agent_commands_for_conversation(workspace, info, ref.turn) or [
         find_agent_command(workspace, info, ref.turn, "resume")
     ]
 

@@ -18,7 +18,7 @@ from textual.widgets import Input
 from kbtui.errors import KbtuiError
 from kbtui.knowledge import toml_config_editor
 from kbtui.knowledge.knowledge_data_types import PreloadOrDisableChange
-from kbtui.knowledge.learn_tool_answers import escape_quotes
+from kbtui.knowledge.learn_tool_answers import escape_quotes_as_entities
 from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
@@ -185,10 +185,10 @@ def _find_subject_line_in_system_prompt(
     """
     if node.kind not in ("topic", "subject") or node.topic not in knowledge.topics:
         return None
-    name = escape_quotes(knowledge.topics[node.topic].name)
+    name = escape_quotes_as_entities(knowledge.topics[node.topic].name)
     at = text.find(f'\n<topic "{name}">\n')
     if at >= 0 and node.kind == "subject":
-        within = text.find(f'\n<subject "{escape_quotes(node.name)}">\n', at)
+        within = text.find(f'\n<subject "{escape_quotes_as_entities(node.name)}">\n', at)
         at = within if within >= 0 else at
     return None if at < 0 else text.count("\n", 0, at + 1) + 1
 
@@ -365,7 +365,10 @@ class PromptWorkshopScreen(ListDetailScreen):
                 self._initial_reference = None
             self._show_prompt_with_changes(prompt_with_changes)
             knowledge = prompt_with_changes.written
-            slugs = (knowledge.get_topic_slugs(topic).scan.slugs for topic in knowledge.topics)
+            slugs = (
+                knowledge.get_topic_slugs_by_visibility(topic).scan.slugs
+                for topic in knowledge.topics
+            )
             freeze_gc_if_many_new_entries(sum(map(len, slugs)))
             self._measure_subjects_with_progress(prompt_with_changes)
 
@@ -414,7 +417,9 @@ class PromptWorkshopScreen(ListDetailScreen):
     ) -> None:
         """Select the entry `reference`, and unfold the topic and folders that contain it."""
         knowledge, options = prompt_with_changes.written, self.options
-        topics = {topic: knowledge.get_topic_slugs(topic) for topic in knowledge.topics}
+        topics = {
+            topic: knowledge.get_topic_slugs_by_visibility(topic) for topic in knowledge.topics
+        }
         if sum(len(slugs.visible) for slugs in topics.values()) <= MAX_UNFOLDED_SUBJECTS:
             options.opened |= {f"topic:{topic}" for topic in topics}
         topic, _, slug = reference.partition("/")

@@ -175,7 +175,7 @@ def _find_matches_of_knowledge_flags(
         except UsageError as error:
             raise _SubjectPatternError(error.message, value.at, error.hint) from error
         name, _, pattern = value.text.partition("/")
-        learned = knowledge.get_topic_slugs(name).learned_set
+        learned = knowledge.get_topic_slugs_by_visibility(name).learned_set
         slugs = [
             slug for slug in knowledge.list_subject_slugs(name, [pattern]) if slug not in learned
         ]
@@ -225,7 +225,7 @@ def _find_pattern_problem(
 
     For example, a pattern that matches nothing is a problem.
     """
-    resolved = knowledge.get_topic_slugs(topic)
+    resolved = knowledge.get_topic_slugs_by_visibility(topic)
     for word in patterns:
         pattern = word.text
         if len(pattern) > MAX_PATTERN_CHARACTERS:

@@ -91,7 +91,7 @@ def make_subject_tree_rows(
         node = SubjectTreeNode("problem", name=str(problem))
         rows.append(_make_tree_row(f"problem:{number}", node))
     for topic in written.topics:
-        rows += _make_topic_rows(topic, written.get_topic_slugs(topic).scan, options)
+        rows += _make_topic_rows(topic, written.get_topic_slugs_by_visibility(topic).scan, options)
     if not written.topics:
         rows.append(make_heading_row("none", f"none yet; {written.hint_to_declare_topic}"))
     if prompt.jp_sections:
@@ -173,7 +173,9 @@ class SubjectTreeList(RowList):
         self.prompt_with_changes = prompt_with_changes
         knowledge = prompt_with_changes.knowledge
         self._learned = {
-            topic.id: sorted(knowledge.get_topic_slugs(topic.id).learned) if topic.enable else []
+            topic.id: sorted(knowledge.get_topic_slugs_by_visibility(topic.id).learned)
+            if topic.enable
+            else []
             for topic in knowledge.topics.values()
         }
         self.refresh()
@@ -209,7 +211,7 @@ class SubjectTreeList(RowList):
         self, prompt: SystemPromptWithUnsavedChanges, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
         topic, slug = node.topic, node.name
-        scan = prompt.written.get_topic_slugs(topic).scan
+        scan = prompt.written.get_topic_slugs_by_visibility(topic).scan
         state = self._marks.find_state_with_pending_mark(prompt.written, topic, slug)
         marked_as = {"learned": "pre-loaded", "disabled": "disabled"}.get(state)
         if marked_as is None and slug in scan.hidden:
@@ -288,14 +290,14 @@ def describe_tree_node(prompt: SystemPromptWithUnsavedChanges, node: SubjectTree
     """Return the text below the list: the counts, sizes or path of the selected row."""
     if node.kind == "whole":
         topics = [topic for topic in prompt.knowledge.topics.values() if topic.enable]
-        slugs = (prompt.knowledge.get_topic_slugs(topic.id) for topic in topics)
+        slugs = (prompt.knowledge.get_topic_slugs_by_visibility(topic.id) for topic in topics)
         learned = format_counted_noun(sum(len(found.learned) for found in slugs), "subject")
         return f"{format_counted_noun(len(topics), 'topic')} switched on, {learned} pre-loaded"
     if node.kind == "topic" and node.topic in prompt.preloads:
         loaded = prompt.preloads[node.topic]
         size = loaded.format_prompt_size_without_units()
         preloads = f"in the prompt: {size} · " if loaded.characters else ""
-        resolved = prompt.knowledge.get_topic_slugs(node.topic)
+        resolved = prompt.knowledge.get_topic_slugs_by_visibility(node.topic)
         listed, total = len(resolved.visible), len(resolved.scan.slugs)
         # The row counts only the listed subjects, not the hidden and disabled ones.
         listing = "listing:" if listed == total else f"listing {listed:,} of {total:,}:"
@@ -303,7 +305,7 @@ def describe_tree_node(prompt: SystemPromptWithUnsavedChanges, node: SubjectTree
             f"{preloads}{listing} {prompt.listings[node.topic].format_prompt_size_without_units()}"
         )
     if node.kind == "subject" and node.topic in prompt.written.topics:
-        resolved = prompt.written.get_topic_slugs(node.topic)
+        resolved = prompt.written.get_topic_slugs_by_visibility(node.topic)
         if node.name in resolved.scan:
             return f"{resolved.topic.subjects}/{resolved.scan.relative_paths[node.name]}"
     if node.kind == "fragment":

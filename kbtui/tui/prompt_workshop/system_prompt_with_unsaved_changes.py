@@ -199,7 +199,9 @@ def make_folder_size_sums(
 
     Hidden subjects are left out.
     """
-    visible = {topic: knowledge.get_topic_slugs(topic).visible for topic in knowledge.topics}
+    visible = {
+        topic: knowledge.get_topic_slugs_by_visibility(topic).visible for topic in knowledge.topics
+    }
     return {
         topic: FolderSizeSums(
             slugs, (subject_sizes.get_subject_size(topic, slug) for slug in slugs)
@@ -263,7 +265,7 @@ def find_subject_or_topic_state(
     knowledge: KnowledgeBase, topic: str, slug: str | None
 ) -> PreloadOrDisableState:
     """Return the state of a subject, or of a topic if `slug` is None."""
-    resolved = knowledge.get_topic_slugs(topic)
+    resolved = knowledge.get_topic_slugs_by_visibility(topic)
     if slug is None:
         return "on" if resolved.topic.enable else "off"
     if slug in resolved.disabled:
@@ -307,7 +309,7 @@ def load_prompt_with_changes(
     written = library.load_knowledge()
     for topic in written.topics:
         # Read the directory in this thread, so that drawing a row never waits for it.
-        assert written.get_topic_slugs(topic).scan.relative_paths is not None
+        assert written.get_topic_slugs_by_visibility(topic).scan.relative_paths is not None
     unmarked = SystemPromptWithUnsavedChanges(
         written, written, jp_sections=tuple(written.read_jp_prompt_sections())
     )
