@@ -83,7 +83,7 @@ def write_file_atomically(path: Path, data: bytes, *, is_new: bool = False) -> N
     staged = write_staged_file(path, data)
     try:
         if is_new:
-            rename_staged_file(staged, path)
+            rename_staged_file_unless_path_exists(staged, path)
         else:
             staged.replace(path)
     finally:
@@ -112,7 +112,7 @@ def write_staged_file(path: Path, data: bytes) -> Path:
     return staged
 
 
-def rename_staged_file(staged: Path, path: Path) -> None:
+def rename_staged_file_unless_path_exists(staged: Path, path: Path) -> None:
     """Rename a staged file to `path`. Raises `FileExistsError` if `path` exists already."""
     try:
         # Unlike a rename, a link never replaces a file that another program has just made.
@@ -169,7 +169,7 @@ def write_and_remove_files_atomically(changes: Sequence[FileWriteOrRemoval]) -> 
                     undo.callback(_call_ignoring_os_errors, staged[path].unlink)
             for path, old, _ in changes:
                 if old is None:
-                    rename_staged_file(staged[path], path)
+                    rename_staged_file_unless_path_exists(staged[path], path)
                     undo.callback(_call_ignoring_os_errors, path.unlink)
                     continue
                 if path.is_symlink() or path.read_bytes() != old:

@@ -317,7 +317,7 @@ def shorten_references(
     these texts.
     """
     wanted = {ref for ref in references if is_other_agents_conversation_ref(ref)}
-    short = shorten_conversation_ids(find_ids(set(map(_get_common_beginning_of_short_ids, wanted))))
+    short = shorten_conversation_ids(find_ids(set(map(_cut_session_id_to_shortest_form, wanted))))
     return {ref: shorten_reference(ref, short) for ref in wanted}
 
 
@@ -344,7 +344,7 @@ def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
     return short
 
 
-def _get_common_beginning_of_short_ids(reference: str) -> str:
+def _cut_session_id_to_shortest_form(reference: str) -> str:
     """Return the beginning that all short forms of a session's id share."""
     prefix = get_agent_prefix_of_id(reference)
     return reference.partition("~")[0][: len(prefix) + SHORT_ID_CHARACTERS]

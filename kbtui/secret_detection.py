@@ -209,7 +209,7 @@ def _find_secrets_in_named_value(value: str, name: str) -> list[DetectedSecret]:
     """Return the secrets in a string of a JSON value. `name` is the key of the string."""
     if not _is_name_of_secret(name):
         return find_secrets(value)
-    if _is_secret_by_name(value, name) and not re.search(r"\s", value):
+    if _is_random_value_under_secret_name(value, name) and not re.search(r"\s", value):
         return [DetectedSecret(0, len(value), "secret")]
     before = f'"{name}": "'
     found = [
@@ -220,7 +220,7 @@ def _find_secrets_in_named_value(value: str, name: str) -> list[DetectedSecret]:
     return _merge_overlapping_secrets([*found, *find_secrets(value)])
 
 
-def _is_secret_by_name(value: str, name: str) -> bool:
+def _is_random_value_under_secret_name(value: str, name: str) -> bool:
     """Return whether a value looks random and its key is the name of a secret."""
     has_length = bool(name) and 8 <= len(value) <= 4_000
     return has_length and _is_name_of_secret(name) and is_random_looking(value)
@@ -411,12 +411,12 @@ def _find_encoded_secrets(data: bytes, depth: int) -> Iterator[DetectedSecret]:
     `depth` is the number of encodings that have already been removed from `data`.
     """
     for run in compile_re2_pattern(_ENCODED_RUN).finditer(data):
-        decoded = _decode_digit_run(run[0])
+        decoded = _decode_base64_or_hexadecimal_run(run[0])
         if decoded and any(_find_secret_candidates(decoded, depth + 1)):
             yield DetectedSecret(run.start(), run.end(), "encoded secret")
 
 
-def _decode_digit_run(run: bytes) -> str | None:
+def _decode_base64_or_hexadecimal_run(run: bytes) -> str | None:
     """Return the text that a run of base64 or hexadecimal digits encodes, or None."""
     # Most runs are words and paths. Their first characters do not decode to text.
     if not (

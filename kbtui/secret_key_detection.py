@@ -353,16 +353,20 @@ def _find_end_of_wrapped_key(text: str, at: int, end: int | None) -> int | None:
     for _ in range(_MAX_WRAPPED_LINES):
         wrap = _WRAP.match(text, part.end())
         part = _KEY_CHARACTERS.match(text, wrap.end()) if wrap else None
-        if part is None or (end is not None and not _looks_like_part_of_key(part[0])):
+        if part is None or (end is not None and not _mixes_cases_and_digits_like_key(part[0])):
             break
         before, key = len(key), key + part[0]
         match = _compile_secret_key_formats().match(key)
-        if match and match.end() > before and (end is not None or _looks_like_part_of_key(key[4:])):
+        if (
+            match
+            and match.end() > before
+            and (end is not None or _mixes_cases_and_digits_like_key(key[4:]))
+        ):
             found = part.start() + match.end() - before
     return found
 
 
-def _looks_like_part_of_key(part: str) -> bool:
+def _mixes_cases_and_digits_like_key(part: str) -> bool:
     return len(part) >= 6 and all(re.search(kind, part) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
 
 
@@ -405,7 +409,7 @@ def _find_private_key_lines(text: str, data: bytes) -> Iterator[DetectedSecret]:
 def _is_private_key_line(text: str, start: int, end: int) -> bool:
     return (
         end - start in _PEM_BODY_WIDTHS
-        and _looks_like_part_of_key(text[start:end])
+        and _mixes_cases_and_digits_like_key(text[start:end])
         and not re.match(r"[\w+/=]", text[end : end + 1])
         and (
             not start or not re.match(r"[\w/=-]", text[start - 1]) or _is_after_escape(text, start)

@@ -149,7 +149,7 @@ def _pair_similar_paragraphs(old: list[str], new: list[str]) -> list[ComparedPar
     """
     compared: list[ComparedParagraph] = []
     at = new_at = 0
-    for pair in [*_find_most_similar_pairs(old, new), (len(old), len(new))]:
+    for pair in [*_pair_most_similar_paragraphs(old, new), (len(old), len(new))]:
         compared += [ComparedParagraph(text, None, [], []) for text in old[at : pair[0]]]
         compared += [ComparedParagraph(None, text, [], []) for text in new[new_at : pair[1]]]
         if pair[0] < len(old) and pair[1] < len(new):
@@ -160,7 +160,7 @@ def _pair_similar_paragraphs(old: list[str], new: list[str]) -> list[ComparedPar
     return compared
 
 
-def _find_most_similar_pairs(old: list[str], new: list[str]) -> list[tuple[int, int]]:
+def _pair_most_similar_paragraphs(old: list[str], new: list[str]) -> list[tuple[int, int]]:
     """Pair old with new paragraphs so that the sum of their similarities is as large as possible.
 
     Each pair has a position in `old` and one in `new`. Both positions increase from pair to pair.

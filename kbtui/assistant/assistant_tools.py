@@ -508,7 +508,7 @@ def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
 
 
 def _answer_learn_call(call: ToolRequest) -> ToolReply:
-    library, topic = _find_library_of_reference(call.library, call.arguments["topic"])
+    library, topic = _open_library_of_referenced_workspace(call.library, call.arguments["topic"])
     subjects, knowledge = call.arguments["subjects"], library.load_knowledge()
     learned = knowledge.learn(
         topic, subjects, max_chars=call.arguments["max_chars"], masked=call.masked
@@ -516,7 +516,7 @@ def _answer_learn_call(call: ToolRequest) -> ToolReply:
     return ToolReply(learned.text, learned.is_error)
 
 
-def _find_library_of_reference(library: Library, reference: str) -> tuple[Library, str]:
+def _open_library_of_referenced_workspace(library: Library, reference: str) -> tuple[Library, str]:
     """Return the library of the workspace that a reference belongs to, and the reference without the project.
 
     A reference `[PROJECT] REF` belongs to another workspace. Raises `UsageError` for an unknown
@@ -645,7 +645,7 @@ def format_search_answer(
         answer_length = max_chars // 3 if blocks else min(max_chars // 3, left - len(note) - 100)
         end = _format_answer_and_later_turn(hit, max(0, answer_length), label)
         room = left - len(end)
-        text = indent_lines_like_citation_headers(hit.text)
+        text = indent_lines_that_look_like_citation_headers(hit.text)
         if len(text) > room and blocks:
             break
         if len(text) > room:
@@ -660,7 +660,7 @@ def _format_answer_and_later_turn(hit: Hit, answer_length: int, label: str) -> s
     """Return the lines below a passage: the answer in its turn, and a later turn about the same matter."""
     lines = []
     if hit.answer:
-        answer = indent_lines_like_citation_headers(hit.answer)
+        answer = indent_lines_that_look_like_citation_headers(hit.answer)
         if len(answer) > answer_length:
             answer = f"{answer[:answer_length]} …"
         if answer_length:
@@ -686,7 +686,7 @@ def _format_turn_marks(hit: Hit, width: int) -> str:
     return cut_to_width(f" (the user marked this turn: {labels}", width)[:width] + ")"
 
 
-def indent_lines_like_citation_headers(text: str) -> str:
+def indent_lines_that_look_like_citation_headers(text: str) -> str:
     """Indent the lines of a passage that look like citation headers."""
     return _HEADER_LIKE.sub(r"\1 ", text)
 
@@ -753,7 +753,7 @@ def _answer_conversation_tool_call(
         grepped = _grep_all_projects(library, call, arguments)
         return ToolReply(format_answer_as_xml(kind, grepped.as_json()))
     if kind == "read":
-        library, arguments["id"] = _find_library_of_reference(library, arguments["id"])
+        library, arguments["id"] = _open_library_of_referenced_workspace(library, arguments["id"])
     functions: dict[str, Callable[..., Any]] = {
         "list": tools.answer_conversation_list,
         "grep": partial(tools.answer_conversation_grep, current=call.current),

@@ -138,7 +138,7 @@ class ConversationListPage:
     """The requested lines of a file that no turn wrote; None if no lines were requested."""
 
     @property
-    def conversation_count(self) -> int:
+    def conversation_count_on_page(self) -> int:
         """The number of conversations on this page."""
         return len(self.conversations)
 
@@ -147,7 +147,7 @@ class ConversationListPage:
         return {
             "total": self.total,
             "offset": self.offset,
-            "count": self.conversation_count,
+            "count": self.conversation_count_on_page,
             "omitted": self.omitted,
             "hint": format_tool_notices(self.notices) or None,
             **(

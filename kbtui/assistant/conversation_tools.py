@@ -182,7 +182,7 @@ def answer_conversation_list(
         page.unexplained_lines = mask_secrets_in_json(unexplained) if masked else unexplained
     room = None if max_chars is None else _compute_characters_left_for_rows(max_chars)
     for info in infos[offset : offset + limit]:
-        entry = _make_conversation_json(
+        entry = _make_conversation_info_json(
             _add_event_count_and_problems_if_small(info), masked=masked, short=room is not None
         )
         if info.id in file_turns:
@@ -192,14 +192,14 @@ def answer_conversation_list(
             if room < 0 and page.conversations:
                 break
         page.conversations.append(entry)
-    page.omitted = max(0, len(infos) - offset - page.conversation_count)
+    page.omitted = max(0, len(infos) - offset - page.conversation_count_on_page)
     if page.omitted:
-        fact, following = f"{page.omitted} more", offset + page.conversation_count
+        fact, following = f"{page.omitted} more", offset + page.conversation_count_on_page
         notice = ConversationAnswerNotice(
             fact, f"use offset={following}", f"use --offset {following}"
         )
         page.notices.append(notice)
-    elif infos and not page.conversation_count:
+    elif infos and not page.conversation_count_on_page:
         only = (
             "is only 1 conversation" if len(infos) == 1 else f"are only {len(infos)} conversations"
         )
@@ -305,7 +305,7 @@ def _mask_secrets_if_requested(masked: bool, text: str) -> str:
     return mask_secrets(text) if masked else text
 
 
-def _make_conversation_json(
+def _make_conversation_info_json(
     info: ConversationInfo, *, masked: bool, short: bool
 ) -> ConversationInfoJson:
     """Return a conversation as JSON.
@@ -389,7 +389,7 @@ def answer_conversation_grep(
     infos = _select_conversations_to_search(workspace, ids, archived, excluded)
     infos = [info for info in infos if names is None or info.agent in names]
     infos = _select_conversations_by_label(infos, labels)
-    results = _search_conversations(infos, query)
+    results = _grep_each_conversation(infos, query)
     marked = find_marks_of_conversations(workspace, (result.info.id for result in results))
     answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
     room = None if max_chars is None else _compute_characters_left_for_rows(max_chars)
@@ -419,7 +419,7 @@ def answer_conversation_grep(
             )
             for line in (*result.titles, *result.events.lines)
         )
-        room = _add_hits_up_to_limit(answer, hits, query.limit, room)
+        room = _add_grep_hits_up_to_limit(answer, hits, query.limit, room)
         found = result.events.count + len(result.titles)
         answer.total += found
         if found:
@@ -547,7 +547,7 @@ class _ConversationGrepResult(NamedTuple):
     problem: str | None
 
 
-def _search_conversations(
+def _grep_each_conversation(
     infos: list[ConversationInfo], query: GrepQuery
 ) -> list[_ConversationGrepResult]:
     """Search conversations. Return the results with matches or problems, newest activity first."""
@@ -616,7 +616,7 @@ def grep_conversations_of_all_projects(
             replace(hit, block=(number << 48) + hit.block, project=one.project, workspace=root)
             for hit in hits
         ]
-        room = _add_hits_up_to_limit(answer, labelled, limit, room)
+        room = _add_grep_hits_up_to_limit(answer, labelled, limit, room)
         for notice in found.notices:
             if notice is not found.omitted_matches_notice:
                 answer.notices.append(notice._replace(fact=f"{one.label}: {notice.fact}"))
@@ -629,7 +629,7 @@ def grep_conversations_of_all_projects(
     return answer
 
 
-def _add_hits_up_to_limit(
+def _add_grep_hits_up_to_limit(
     answer: ConversationGrepAnswer,
     hits: Iterable[ConversationGrepLine],
     limit: int,
@@ -960,14 +960,14 @@ class _ShortenableText(NamedTuple):
         text = self.container[self.key]
         keep = min(size, len(text))
         while keep > 0:
-            taken = _count_xml_characters(_cut_text_middle(text, keep), self.is_json)
+            taken = _measure_length_in_xml(_cut_text_middle(text, keep), self.is_json)
             if taken <= size:
                 break
             keep = min(keep - 1, keep * size // taken)
         self.container[self.key] = _cut_text_middle(text, max(0, keep))
 
 
-def _count_xml_characters(text: str, is_json: bool) -> int:
+def _measure_length_in_xml(text: str, is_json: bool) -> int:
     return len(escape_xml(format_json(text) if is_json else text))
 
 
@@ -1044,7 +1044,7 @@ def _select_fitting_events(
 
 def _find_shortenable_texts(event: ConversationEventJson) -> Iterator[_ShortenableText]:
     if isinstance(content := event["content"], str):
-        size = _count_xml_characters(content, is_json=False)
+        size = _measure_length_in_xml(content, is_json=False)
         yield _ShortenableText(event, "content", False, size)
     values = event.get("arguments") or event.get("fields") or {}
     yield from _find_shortenable_strings_in_json(values)
@@ -1054,7 +1054,7 @@ def _find_shortenable_strings_in_json(value: Any) -> Iterator[_ShortenableText]:
     """Yield the strings at all levels of a JSON value."""
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(item, str):
-            size = _count_xml_characters(item, is_json=True)
+            size = _measure_length_in_xml(item, is_json=True)
             yield _ShortenableText(value, key, True, size)
         elif isinstance(item, dict | list):
             yield from _find_shortenable_strings_in_json(item)

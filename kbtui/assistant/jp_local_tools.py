@@ -151,7 +151,7 @@ def plan_jp_tool_installation(
     from kbtui.assistant.assistant_tools import list_offered_tools
 
     tools = list_offered_tools(knowledge)
-    defined = _find_conflicting_tool_files(workspace, {tool.name for tool in tools})
+    defined = _find_other_files_that_define_tools(workspace, {tool.name for tool in tools})
     changes, usable = [], []
     for tool in tools:
         path = _get_tool_file_path(tool)
@@ -329,7 +329,7 @@ def _check_inside_workspace(workspace: Workspace, path: str) -> None:
         )
 
 
-def _find_conflicting_tool_files(workspace: Workspace, names: set[str]) -> dict[str, str]:
+def _find_other_files_that_define_tools(workspace: Workspace, names: set[str]) -> dict[str, str]:
     """Map the name of each tool in `names` that another file also defines to that file's path.
 
     JP would merge the two definitions of such a tool.
@@ -385,7 +385,7 @@ def _run_jp_tool_call(
 ) -> dict[str, object]:
     from kbtui.assistant.assistant_tools import answer_tool_call, should_mask_secrets
 
-    with closing(_open_library(context.get("root"))) as library:
+    with closing(_open_library_of_jp_workspace(context.get("root"))) as library:
         masked = should_mask_secrets(library.settings, "jp")
         current = _parse_current_conversation_id(context, library.workspace.id)
         reply = answer_tool_call(name, arguments, library, current, masked=masked)
@@ -409,7 +409,7 @@ def _parse_json_object(text: str, what: str) -> dict[str, Any]:
     return found
 
 
-def _open_library(root: Any) -> Library:
+def _open_library_of_jp_workspace(root: Any) -> Library:
     from kbtui.library.workspace_library import Library, load_checked_settings
     from kbtui.workspace.paths import get_jp_directory_of_workspace
     from kbtui.workspace.workspace import open_workspace_at_root

@@ -197,7 +197,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
     elif args.stat:
         print_result("".join(_format_changed_files(changes, marks)))
     else:
-        _print_diff("".join(_format_changes_as_diffs(changes, marks)))
+        _print_diff("".join(_format_changes_of_turns_as_diffs(changes, marks)))
     print_notice_of_unreadable_marks(marks)
     for problem in conversation.problems:
         print_to_stderr(f"{info.ref}: {problem}")
@@ -267,7 +267,7 @@ def _format_changed_files(
         yield format_turn_mark_lines(marks.get_mark_labels_of_turn(turn), f"turn {turn}  ")
 
 
-def _format_changes_as_diffs(
+def _format_changes_of_turns_as_diffs(
     changes: list[tuple[str, int, TurnFileAction]], marks: ConversationMarks
 ) -> Iterator[str]:
     """Yield each change as a diff. The marks of a turn precede its first change."""
@@ -278,10 +278,10 @@ def _format_changes_as_diffs(
                 marks.get_mark_labels_of_turn(turn), f"{source.partition('.')[0]}  "
             )
         shown.add(turn)
-        yield _format_change_as_diff(source, one)
+        yield _format_change_of_turn_as_diff(source, one)
 
 
-def _format_change_as_diff(source: str, action: TurnFileAction) -> str:
+def _format_change_of_turn_as_diff(source: str, action: TurnFileAction) -> str:
     """Return a change as a diff, preceded by a line that names the call."""
     moved = f" from {action.old_path}" if action.old_path else ""
     counts = format_added_and_removed_counts(action.added_line_count, action.removed_line_count)

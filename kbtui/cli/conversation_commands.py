@@ -700,7 +700,7 @@ class ConversationFormatter:
             ):
                 yield from self._format_marks_of_match(hit, short_ids.get(hit.id, hit.id))
             previous = hit
-            yield self._format_grep_match(hit, short_ids.get(hit.id, hit.id), spans)
+            yield self._format_grep_line(hit, short_ids.get(hit.id, hit.id), spans)
 
     def _format_marks_of_match(self, hit: ConversationGrepLine, id_: str) -> Iterator[str]:
         turn = hit.line.turn
@@ -713,7 +713,7 @@ class ConversationFormatter:
             else:
                 yield f"{format_project_label(hit.project)}{id_}:{turn}:mark:c:{label}"
 
-    def _format_grep_match(
+    def _format_grep_line(
         self, hit: ConversationGrepLine, id_: str, spans: Callable[[str], list[tuple[int, int]]]
     ) -> str:
         line = hit.line

@@ -60,7 +60,7 @@ def declare_source_command_arguments(parser: ArgumentParser) -> None:
     edit.add_argument("--what", metavar="WHAT", help="the new URL, file, directory or command")
     edit.add_argument("--no-cron", action="store_true", help="run the source only on request")
     for command in (add, edit):
-        _add_source_options(command, needs_topic=command is add)
+        _add_document_source_options(command, needs_topic=command is add)
     approve = actions.add_parser("approve", help="show a source, and approve it if you agree")
     run = actions.add_parser("run", help="fetch a source now")
     run.add_argument("--all", action="store_true", help="fetch every approved source")
@@ -78,7 +78,7 @@ def declare_source_command_arguments(parser: ArgumentParser) -> None:
         command.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def _add_source_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
+def _add_document_source_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
     add = parser.add_argument
     add("--topic", metavar="ID", required=needs_topic, help="the topic for the documents")
     text = "fetch pages up to N links away from the first page (default: 1)"
@@ -105,32 +105,37 @@ def run_source_command(args: Namespace) -> int:
 
     workspace = open_workspace(args.workspace).workspace
     actions = {
-        "add": _add_source,
-        "ls": _print_sources,
-        "list": _print_sources,
-        "edit": _edit_source,
-        "approve": _approve_source,
-        "run": _run_requested_sources,
-        "rm": _remove_source,
+        "add": _add_document_source,
+        "ls": _print_document_sources,
+        "list": _print_document_sources,
+        "edit": _edit_document_source,
+        "approve": _approve_document_source,
+        "run": _run_requested_document_sources,
+        "rm": _remove_document_source,
     }
     return actions[args.action](workspace, UserData(workspace), args)
 
 
-def _collect_source_options(args: Namespace) -> dict[str, object]:
+def _collect_document_source_options(args: Namespace) -> dict[str, object]:
     return {key: value for key in _BLOCK_OPTIONS if (value := getattr(args, key)) is not None}
 
 
-def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
+def _add_document_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     kind = _KINDS_BY_SHORT_NAME.get(args.kind, args.kind)
     what = args.what or args.server
     if not what:
         raise UsageError("WHAT is missing", where=f"source add {args.kind}")
     topic = load_knowledge(workspace).resolve_topic(args.topic)
-    block = {"kind": kind, **_collect_source_options(args), "topic": topic.id, MAIN_KEY[kind]: what}
+    block = {
+        "kind": kind,
+        **_collect_document_source_options(args),
+        "topic": topic.id,
+        MAIN_KEY[kind]: what,
+    }
     name = args.name or suggest_source_name(kind, what)
     source = add_document_source(workspace, name, block)
     record_source_approval(workspace, userdata, source)
-    facts = _serialize_source(workspace, userdata, source, None)
+    facts = _make_document_source_json(workspace, userdata, source, None)
     print_text_or_json(f"{name}\n", facts, args.json)
     if not args.json:
         print_to_stderr(f"`kbtui source run {name}` fetches its documents")
@@ -138,9 +143,9 @@ def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> in
     return 0
 
 
-def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
+def _edit_document_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     before = load_source_definitions(workspace).find_source(args.name)
-    changes = _collect_source_options(args)
+    changes = _collect_document_source_options(args)
     if args.topic is not None:
         changes["topic"] = load_knowledge(workspace).resolve_topic(args.topic).id
     if args.what:
@@ -170,7 +175,7 @@ def _explain_when_engine_runs_source(source: DocumentSourceDefinition) -> None:
         )
 
 
-def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
+def _approve_document_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     source = load_source_definitions(workspace).find_source(args.name)
     if find_source_approval_time(workspace, userdata, source) is not None:
         print_to_stderr("the source is already approved")
@@ -185,7 +190,9 @@ def _approve_source(workspace: Workspace, userdata: UserData, args: Namespace) -
     return 0
 
 
-def _run_requested_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
+def _run_requested_document_sources(
+    workspace: Workspace, userdata: UserData, args: Namespace
+) -> int:
     from kbtui.sources.document_source_runner import run_document_source
 
     if bool(args.name) == args.all:
@@ -231,15 +238,17 @@ def _print_source_run_result(run: SourceRunRecord) -> None:
         print_to_stderr(f"skipped, {reason}: {', '.join(skipped[:MAX_SKIPS_SHOWN])}{further}")
 
 
-def _print_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
+def _print_document_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     found = load_source_definitions(workspace)
     runs = userdata.load_last_source_runs()
     shown = [
-        _serialize_source(workspace, userdata, source, runs.get(name))
+        _make_document_source_json(workspace, userdata, source, runs.get(name))
         for name, source in found.sources.items()
     ]
     lines = [
-        _format_source_summary(source, runs.get(source.name), is_approved=bool(row["approved_at"]))
+        _format_document_source_summary(
+            source, runs.get(source.name), is_approved=bool(row["approved_at"])
+        )
         for source, row in zip(found.sources.values(), shown, strict=True)
     ]
     for problem in found.problems:
@@ -250,7 +259,7 @@ def _print_sources(workspace: Workspace, userdata: UserData, args: Namespace) ->
     return 0 if shown else 2 if found.problems else 1
 
 
-def _serialize_source(
+def _make_document_source_json(
     workspace: Workspace,
     userdata: UserData,
     source: DocumentSourceDefinition,
@@ -272,7 +281,7 @@ def _serialize_source(
     }
 
 
-def _format_source_summary(
+def _format_document_source_summary(
     source: DocumentSourceDefinition, run: SourceRunRecord | None, *, is_approved: bool
 ) -> str:
     state = "never run"
@@ -289,7 +298,7 @@ def _format_source_summary(
     return text + "".join(f"    {sanitize_to_one_line(detail)}\n" for detail in details)
 
 
-def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
+def _remove_document_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
     from kbtui.sources.document_source_runner import (
         count_source_documents,
         remove_source_and_fetched_files,

@@ -276,7 +276,7 @@ def run_workspaces_command(args: Namespace) -> int:
     registered = list_registered_workspaces(load_settings())
     if args.action == "forget":
         return _unregister_workspaces(args, registered)
-    found = [_describe_registered_workspace(one) for one in registered]
+    found = [_make_registered_workspace_json(one) for one in registered]
     lines, project = [], ""
     for row in found:
         if row["project"] != project:
@@ -289,7 +289,7 @@ def run_workspaces_command(args: Namespace) -> int:
     return 0 if found else 1
 
 
-def _describe_registered_workspace(one: RegisteredWorkspace) -> dict[str, Any]:
+def _make_registered_workspace_json(one: RegisteredWorkspace) -> dict[str, Any]:
     problem, counts = None, dict[str, int]()
     if one.is_missing:
         problem = "the directory does not exist"

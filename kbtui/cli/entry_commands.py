@@ -238,16 +238,16 @@ def run_entry_command(args: Namespace) -> int:
     from kbtui.library import open_workspace
 
     actions = {
-        "new": _create_entry,
-        "edit": _edit_entry,
-        "rm": _remove_entry,
+        "new": _create_subject,
+        "edit": _edit_subject,
+        "rm": _move_subject_to_trash,
         "show": _print_entry_details,
         "history": _show_subject_history,
     }
     return actions[args.action](open_workspace(args.workspace), args)
 
 
-def _create_entry(library: Library, args: Namespace) -> int:
+def _create_subject(library: Library, args: Namespace) -> int:
     from kbtui.index.entry_and_chunk_data_types import make_subject_id
     from kbtui.knowledge import subject_editing
 
@@ -268,7 +268,7 @@ def _create_entry(library: Library, args: Namespace) -> int:
     else:
         subject_editing.choose_slug_for_draft(knowledge, topic, draft)
         text = sys.stdin.buffer.read() if args.text == "-" else os.fsencode(args.text)
-        draft = replace(draft, text=_decode_entry_text(text))
+        draft = replace(draft, text=_decode_new_subject_text(text))
         found = subject_editing.add_subject(knowledge, topic, draft)
     ref = f"{topic.id}/{found.slug}"
     facts = {"ref": ref, "id": make_subject_id(topic.id, found.slug), "path": str(found.path)}
@@ -276,7 +276,7 @@ def _create_entry(library: Library, args: Namespace) -> int:
     return 0
 
 
-def _decode_entry_text(text: bytes) -> str:
+def _decode_new_subject_text(text: bytes) -> str:
     try:
         # Convert line breaks as Python does when it reads a text file.
         return text.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
@@ -289,7 +289,7 @@ def _decode_entry_text(text: bytes) -> str:
         ) from error
 
 
-def _edit_entry(library: Library, args: Namespace) -> int:
+def _edit_subject(library: Library, args: Namespace) -> int:
     from kbtui.knowledge import subject_editing
 
     subject = library.find_subject(_parse_subject_reference(library, args.ref))
@@ -320,7 +320,7 @@ def _parse_subject_reference(library: Library, text: str) -> Ref:
     return ref
 
 
-def _remove_entry(library: Library, args: Namespace) -> int:
+def _move_subject_to_trash(library: Library, args: Namespace) -> int:
     from kbtui.knowledge import subject_editing
 
     subject = library.find_subject(_parse_subject_reference(library, args.ref))

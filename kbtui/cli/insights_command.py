@@ -117,7 +117,7 @@ def format_insights_report(found: UsageStatistics) -> str:
             for turn in found.outdated_turns
         ],
         **{
-            heading: map(_format_token_count, counts)
+            heading: map(_format_token_total_with_name_and_title, counts)
             for heading, counts in (
                 ("Tokens by day", found.tokens.by_day),
                 ("Tokens by agent", found.tokens.by_agent),
@@ -172,7 +172,7 @@ def _format_outdated_turn(turn: TitledTurnWithOutdatedCitations, marks: Iterable
     return f"       {turn.short_ref}  {day}  {title}\n{mark_lines}         given {subjects}"
 
 
-def _format_token_count(count: TokenCountAndCost) -> str:
+def _format_token_total_with_name_and_title(count: TokenCountAndCost) -> str:
     name = sanitize_to_one_line(count.name or "unknown")
     title = f"  {cut_to_width(sanitize_to_one_line(count.title), 60)}" if count.title else ""
     return f"{count.usage.total_tokens or 0:>15,}  {name}{title}  ({', '.join(count.list_token_count_phrases())})"

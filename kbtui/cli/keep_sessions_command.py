@@ -69,7 +69,7 @@ def _keep_selected_sessions(library: Library, args: Namespace) -> int:
     counts = dict[str, int]()
     rows, failed = [], 0
     with StderrWaitIndicator("keeping sessions"):
-        for info in _select_conversations_to_keep(library, args):
+        for info in _select_sessions_to_copy_and_keep(library, args):
             try:
                 outcome = keep_copy_of_conversation(library.workspace, info, verified=True)
             except KbtuiError as error:
@@ -96,7 +96,7 @@ _OUTCOMES: dict[str, str] = {
 }
 
 
-def _select_conversations_to_keep(library: Library, args: Namespace) -> list[ConversationInfo]:
+def _select_sessions_to_copy_and_keep(library: Library, args: Namespace) -> list[ConversationInfo]:
     """Return the conversations that `args` selects, and the conversations of their subagents."""
     from kbtui.conversations.conversation_repository import (
         find_agent_names_with_prefixes,
@@ -141,10 +141,10 @@ def _select_conversations_to_keep(library: Library, args: Namespace) -> list[Con
     if not chosen:
         raise NothingFound("no matching conversation can be kept")
     parents = {info.id: info.parent for info in infos}
-    return [info for info in infos if _is_part_of_chosen_conversation(info.id, chosen, parents)]
+    return [info for info in infos if _is_conversation_or_ancestor_chosen(info.id, chosen, parents)]
 
 
-def _is_part_of_chosen_conversation(
+def _is_conversation_or_ancestor_chosen(
     id_: str, chosen: set[str], parents: dict[str, str | None]
 ) -> bool:
     """Return whether a conversation or one of its ancestors in `parents` is in `chosen`."""
@@ -167,11 +167,11 @@ def _print_kept_sessions(args: Namespace, ids: list[str]) -> int:
     )
 
     kept, damaged = list_kept_sessions()
-    kept = _select_kept_sessions(kept, args, ids)
+    kept = _filter_kept_sessions_by_options(kept, args, ids)
     shape = {
         "directory": str(get_session_archive_directory()),
         "bytes": measure_session_archive(),
-        "sessions": [_make_session_json(one) for one in kept],
+        "sessions": [_make_kept_session_json(one) for one in kept],
         "damaged": [{"path": str(one.path), "reason": one.reason} for one in damaged],
     }
     lines = []
@@ -190,7 +190,7 @@ def _print_kept_sessions(args: Namespace, ids: list[str]) -> int:
     return 0 if kept else 1
 
 
-def _make_session_json(session: KeptSession) -> dict[str, str | int | bool | None]:
+def _make_kept_session_json(session: KeptSession) -> dict[str, str | int | bool | None]:
     from kbtui.dates import format_unix_time_as_iso
 
     return {
@@ -208,7 +208,7 @@ def _make_session_json(session: KeptSession) -> dict[str, str | int | bool | Non
     }
 
 
-def _select_kept_sessions(
+def _filter_kept_sessions_by_options(
     kept: list[KeptSession], args: Namespace, ids: list[str]
 ) -> list[KeptSession]:
     agents = split_values_at_commas(args.agents) or []
@@ -227,7 +227,7 @@ def _check_kept_sessions(args: Namespace, ids: list[str]) -> int:
     from kbtui.conversations.session_archive import find_session_copy_damage, list_kept_sessions
 
     kept, damaged = list_kept_sessions()
-    kept = _select_kept_sessions(kept, args, ids)
+    kept = _filter_kept_sessions_by_options(kept, args, ids)
     with StderrWaitIndicator("checking the kept sessions"):
         damaged += [damage for one in kept if (damage := find_session_copy_damage(one)) is not None]
     shape = {
@@ -265,7 +265,11 @@ def _delete_kept_sessions(args: Namespace, names: list[str]) -> int:
     ids = sorted(
         {
             *chosen,
-            *(id_ for id_ in known if _is_part_of_chosen_conversation(id_, set(chosen), parents)),
+            *(
+                id_
+                for id_ in known
+                if _is_conversation_or_ancestor_chosen(id_, set(chosen), parents)
+            ),
         }
     )
     lost = sum(id_ in known and known[id_].is_original_missing for id_ in ids)

@@ -417,7 +417,7 @@ def _iterate_explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
         reason = explained[leg]["reason"]
         is_asked = reason is None or reason["code"] != "leg_not_asked"
         if explained["chunk_id"] is not None and is_asked:
-            yield f"    {name}: {_format_rank_and_score(explained[leg])}"
+            yield f"    {name}: {_format_contribution_of_one_ranking(explained[leg])}"
     matches = explained["matches"]
     terms = [
         f"{match['term']} in {match['field']} (score {match['score']:.2f}, weight {match['weight']:g})"
@@ -451,7 +451,7 @@ def _iterate_explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
         yield f"    not a hit: {sanitize(text)}"
 
 
-def _format_rank_and_score(leg: dict[str, Any]) -> str:
+def _format_contribution_of_one_ranking(leg: dict[str, Any]) -> str:
     if leg["rank"] is None:
         found = sanitize(leg["note"] or "not found")
     else:

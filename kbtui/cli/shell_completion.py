@@ -130,7 +130,7 @@ def _list_enabled_topics(knowledge: KnowledgeBase) -> list[Topic]:
     return [topic for topic in knowledge.topics.values() if topic.enable]
 
 
-def _list_slug_completions(path: str | None, topic_name: str, current: str) -> Pairs:
+def _list_subject_slug_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     """List the visible slugs of a topic that begin with `current`, one path level at a time."""
     knowledge = _load_knowledge(path)
     topic = knowledge.resolve_topic(topic_name)
@@ -231,7 +231,9 @@ def _list_agent_name_completions(path: str | None, topic_name: str, current: str
     return [(one.name, one.label) for one in list_conversation_formats()]
 
 
-def _list_source_name_completions(path: str | None, topic_name: str, current: str) -> Pairs:
+def _list_document_source_name_completions(
+    path: str | None, topic_name: str, current: str
+) -> Pairs:
     from kbtui.workspace.jp_config import load_config_file
     from kbtui.workspace.paths import SOURCES_FILE
 
@@ -257,12 +259,12 @@ def _list_completions_of_next_path_level(slugs: list[str], current: str) -> Pair
 
 COMPLETERS: dict[str, Callable[[str | None, str, str], Pairs]] = {
     "TOPIC": _list_topic_completions,
-    "SUBJECT": _list_slug_completions,
+    "SUBJECT": _list_subject_slug_completions,
     "TOPIC/GLOB": _list_subject_glob_completions,
     "REF": _list_reference_completions,
     "ID": _list_conversation_id_completions,
     "AGENT": _list_agent_name_completions,
-    "NAME": _list_source_name_completions,
+    "NAME": _list_document_source_name_completions,
     "KEY": _list_setting_key_completions,
 }
 """Maps the metavar of an argument to the function that completes the argument.

@@ -61,8 +61,8 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
         (add, _add_turn_mark),
         (ls, _print_turn_marks),
         (rm, _remove_turn_marks),
-        (export, _export_turn_marks),
-        (imported, _import_turn_marks),
+        (export, _export_users_marks_on_turns),
+        (imported, _import_users_marks_on_turns),
     ):
         command.set_defaults(run_action=run)
     for command in (add, ls):
@@ -198,7 +198,7 @@ def _remove_turn_marks(library: Library, args: Namespace) -> int:
     return 0
 
 
-def _export_turn_marks(library: Library, args: Namespace) -> int:
+def _export_users_marks_on_turns(library: Library, args: Namespace) -> int:
     shape = {"kbtui_marks": 1, "marks": [one.as_json() for one in library.marks()]}
     if args.output is None:
         print_json_result(shape)
@@ -208,7 +208,7 @@ def _export_turn_marks(library: Library, args: Namespace) -> int:
     return 0
 
 
-def _import_turn_marks(library: Library, args: Namespace) -> int:
+def _import_users_marks_on_turns(library: Library, args: Namespace) -> int:
     from kbtui.conversations.turn_decision_marks import parse_exported_mark
     from kbtui.userdata.turn_mark_store import MarkStore
 

@@ -103,14 +103,14 @@ def _export_user_data(args: Namespace) -> int:
     if args.dry_run:
         print_text_or_json(
             _describe_exported_user_data(data),
-            _make_user_data_export_json(data, left_out),
+            _make_user_data_export_summary_json(data, left_out),
             args.json,
         )
     else:
         with StderrWaitIndicator("writing"):
             left_out += _write_user_data_export(workspace, args.file, data)
         if args.json:
-            print_json_result(_make_user_data_export_json(data, left_out))
+            print_json_result(_make_user_data_export_summary_json(data, left_out))
         elif args.file != "-":
             print_to_stderr(f"wrote {args.file}")
     for one in left_out:
@@ -159,7 +159,7 @@ def _write_user_data_export(
 def _describe_exported_user_data(data: ExportedUserData) -> str:
     lines = []
     for workspace in data.workspaces:
-        counts = _count_records_by_kind(
+        counts = _count_user_data_records_by_kind(
             one.kind for one in workspace.records if one.value is not None
         )
         removed = sum(one.value is None for one in workspace.records)
@@ -174,20 +174,22 @@ def _describe_exported_user_data(data: ExportedUserData) -> str:
     return "".join(lines) or "nothing to export\n"
 
 
-def _count_records_by_kind(kinds: Iterable[str]) -> dict[str, int]:
+def _count_user_data_records_by_kind(kinds: Iterable[str]) -> dict[str, int]:
     counts = dict[str, int]()
     for kind in sorted(kinds, key=_ORDER.index):
         counts[kind] = counts.get(kind, 0) + 1
     return counts
 
 
-def _make_user_data_export_json(
+def _make_user_data_export_summary_json(
     data: ExportedUserData, left_out: list[ExportOmission]
 ) -> dict[str, object]:
     workspaces = [
         {
             "root": one.root,
-            "records": _count_records_by_kind(r.kind for r in one.records if r.value is not None),
+            "records": _count_user_data_records_by_kind(
+                r.kind for r in one.records if r.value is not None
+            ),
             "removals": sum(r.value is None for r in one.records),
         }
         for one in sorted(data.workspaces, key=lambda one: one.root)
@@ -208,12 +210,12 @@ def _import_user_data(args: Namespace) -> int:
         args.approvals, args.searches and settings.query_log, args.dry_run
     )
     chosen = dict(map(_split_path_mapping, args.map))
-    with _open_user_data_export_file(args.file) as source, StderrWaitIndicator("importing"):
+    with _open_user_data_file_to_import(args.file) as source, StderrWaitIndicator("importing"):
         where = "standard input" if args.file == "-" else args.file
         report = import_user_data(source, where, settings, workspace, chosen, options)
     if not args.dry_run and (report.kept_sessions.added or report.kept_sessions.changed):
         _ask_running_engine_to_refresh_index([one.root for one in report.workspaces])
-    missing = {one.root: _find_missing_references(one) for one in report.workspaces}
+    missing = {one.root: _find_imported_references_without_target(one) for one in report.workspaces}
     text = _describe_user_data_import(report, is_dry_run=args.dry_run)
     print_text_or_json(text, _make_user_data_import_json(report, missing), args.json)
     _report_user_data_import_omissions(
@@ -229,7 +231,7 @@ def _split_path_mapping(text: str) -> tuple[str, Path]:
     return old.rstrip("/") or "/", Path(new).expanduser()
 
 
-def _open_user_data_export_file(name: str) -> IO[bytes]:
+def _open_user_data_file_to_import(name: str) -> IO[bytes]:
     if name == "-":
         return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     try:
@@ -255,7 +257,7 @@ def _ask_running_engine_to_refresh_index(roots: list[str]) -> None:
                 client.close()
 
 
-def _find_missing_references(imported: WorkspaceUserDataImportReport) -> list[str]:
+def _find_imported_references_without_target(imported: WorkspaceUserDataImportReport) -> list[str]:
     """Return the imported references whose subject or conversation does not exist here."""
     from kbtui.library import open_workspace
 
@@ -280,9 +282,9 @@ def _describe_user_data_import(report: UserDataImportReport, *, is_dry_run: bool
         lines += [
             f"  {_NOUNS[kind][1]}: {text}\n"
             for kind, counts in sorted(one.counts.items(), key=lambda pair: _ORDER.index(pair[0]))
-            if (text := _format_imported_counts(counts))
+            if (text := _format_imported_record_counts(counts))
         ]
-    if counts := _format_imported_counts(report.kept_sessions):
+    if counts := _format_imported_record_counts(report.kept_sessions):
         lines.append(f"kept sessions: {counts}\n")
     if report.backup is not None:
         lines.append(
@@ -295,7 +297,7 @@ def _describe_user_data_import(report: UserDataImportReport, *, is_dry_run: bool
     return "".join(lines)
 
 
-def _format_imported_counts(counts: ImportedRecordCounts) -> str:
+def _format_imported_record_counts(counts: ImportedRecordCounts) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in vars(counts).items() if count)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.file_reading_and_writing import rename_staged_file
+from kbtui.file_reading_and_writing import rename_staged_file_unless_path_exists
 from kbtui.foreground_program import run_program_in_terminal
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
 from kbtui.knowledge.subject_files import (
@@ -364,7 +364,7 @@ def restore_trashed_file(trashed: TrashedFile) -> None:
     try:
         if trashed.subject.root is not None:
             create_directory_inside_workspace(trashed.subject.root, trashed.path.parent)
-        rename_staged_file(trashed.trashed, trashed.path)
+        rename_staged_file_unless_path_exists(trashed.trashed, trashed.path)
     except FileExistsError:
         hint = f"the removed file is in the trash: {trashed.trashed}"
         raise KbtuiError("another file now has this name", where=where, hint=hint) from None

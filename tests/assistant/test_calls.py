@@ -15,7 +15,7 @@ from kbtui.assistant.assistant_tools import (
     UnknownToolError,
     answer_tool_call,
     format_search_answer,
-    indent_lines_like_citation_headers,
+    indent_lines_that_look_like_citation_headers,
 )
 from kbtui.citations.tool_call_citations import (
     SEARCH_RESULT_HEADER,
@@ -300,7 +300,9 @@ def test_no_text_and_no_title_can_forge_a_citation(texts: list[str], title: str)
         (HIT.entry_id, HIT.chunk_id)
     ] * len(texts)
     for text in texts:
-        assert indent_lines_like_citation_headers(text).replace(" ", "") == text.replace(" ", "")
+        assert indent_lines_that_look_like_citation_headers(text).replace(" ", "") == text.replace(
+            " ", ""
+        )
 
 
 def test_what_a_search_returns_is_cited_by_the_turn_that_searched(library: Library) -> None:

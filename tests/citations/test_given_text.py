@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support import Builder
 from test_citing import make_call, make_conversation
 
-from kbtui.assistant.assistant_tools import indent_lines_like_citation_headers
+from kbtui.assistant.assistant_tools import indent_lines_that_look_like_citation_headers
 from kbtui.citations.cited_text_comparison import (
     ComparableSubjectText,
     find_citation_state,
@@ -89,9 +89,7 @@ def test_a_passage_of_a_search_is_only_marked_if_the_subject_no_longer_has_its_t
         knowledge = load(Path(root), "a.md", then)
         for chunk in split_subject_into_chunks("s", split_front_matter(then)):
             header = f"[entry {make_subject_id('guide', 'a')} · chunk c · score 1.0] A"
-            result = (
-                f"Sources: guide/a\n\n{header}\n{indent_lines_like_citation_headers(chunk.text)}"
-            )
+            result = f"Sources: guide/a\n\n{header}\n{indent_lines_that_look_like_citation_headers(chunk.text)}"
             states = [
                 find_state(knowledge, text, "knowledge_search", result).state
                 for text in (then, now)
