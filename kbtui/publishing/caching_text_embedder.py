@@ -1,4 +1,4 @@
-"""Finds the vectors of the texts to publish on this machine, or computes them with the model."""
+"""Computes the vectors of the texts to publish, except those that are already on this machine."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ class CachingTextEmbedder:
     def embed_texts_in_batches(
         self, texts: dict[bytes, str], on_progress: Callable[[int], None] = lambda done: None
     ) -> Iterator[tuple[list[bytes], np.ndarray]]:
-        """Yield batches of at most `VECTORS_AT_ONCE` hashes with the vectors of their texts, sorted by hash."""
+        """Yield the hashes in `texts`, sorted, with the vectors of their texts.
+
+        Each batch contains at most `VECTORS_AT_ONCE` hashes and a matrix with a row for each hash.
+        """
         import numpy as np
 
         hashes = sorted(texts)
@@ -70,6 +73,6 @@ class CachingTextEmbedder:
             yield some, np.vstack([found[key] for key in some])
 
     def embed_texts_by_hash(self, texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
-        """Map the hash of each text to the text's vector. `texts` maps hashes to texts."""
+        """Return the vector of each text, keyed by the text's hash. `texts` maps hashes to texts."""
         parts = self.embed_texts_in_batches(texts)
         return {key: row for keys, rows in parts for key, row in zip(keys, rows, strict=True)}

@@ -60,14 +60,17 @@ if TYPE_CHECKING:
 TEXT_PART_BYTES = 8 << 20
 """The approximate size of the files in a text part, before compression."""
 SMALL_PART_BYTES, MAX_SMALL_PARTS = 128 << 10, 32
-"""Parts with fewer than `SMALL_PART_BYTES` are joined if there are more than `MAX_SMALL_PARTS` of a kind.
+"""Parts smaller than `SMALL_PART_BYTES` are joined if there are more than `MAX_SMALL_PARTS` of a kind.
 
-Joining sends their content again, so the size excludes an update of 1,000 passages: 0.2 MB of texts and 0.8 MB of vectors.
+Joining parts sends their content again. Therefore the limit is low: the parts of an update of 1,000
+passages (0.2 MB of texts and 0.8 MB of vectors) are above it.
 """
 MIN_LIVE_TEXT_SHARE, MIN_LIVE_VECTOR_SHARE = 0.5, 0.25
-"""A part is replaced if less than this share of it is still needed. What is still needed is sent again.
+"""A text part or vector part is replaced if less than this share of it is still needed.
 
-Texts are more private and take only a quarter of the bytes, so an obsolete text leaves the store sooner than its vector.
+The content that is still needed is then sent again. The share is larger for texts, so that obsolete
+texts leave the store sooner: they are more private than vectors, and sending them again costs only
+a quarter of the bytes.
 """
 VERIFIED_PART_BYTES = 256 << 10
 """Every publish verifies all bytes of parts up to this size, but only the tables of contents of larger parts."""
@@ -92,7 +95,7 @@ class PublishedLibraryState:
     damaged: set[str] = field(default_factory=set)
     stored: dict[str, ListedStoreObject] = field(default_factory=dict)
     manifest_problem: str | None = None
-    """What is wrong with the manifest in the store, if this manifest is to be replaced; None if it is not."""
+    """Why the manifest in the store cannot be used, if publishing will replace it; otherwise None."""
 
 
 @dataclass
@@ -152,7 +155,7 @@ def read_published_library_state(
         if not replaces_damaged:
             error.hint = _REPLACE_HINT
             raise
-        # The content of this library's parts is unknown, so no part is used again.
+        # The content of this library's parts is unknown, so no part can be reused.
         return PublishedLibraryState(
             tag=found.tag, damaged=set(stored), stored=stored, manifest_problem=error.message
         )
@@ -195,7 +198,7 @@ class LibraryPublisher:
         replaces_damaged: bool = False,
         on_progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> None:
-        """Prepare to publish. If `embedder` is None, no vectors are sent, and the published vectors stay.
+        """Prepare to publish. If `embedder` is None, no vectors are sent, and the vectors in the library stay.
 
         If `has_table` is true, the vectors of passages are also written into a LanceDB table. If
         `verifies_all` is true, the checksums of all parts in the store are verified first.
@@ -360,7 +363,7 @@ class LibraryPublisher:
             [part for part in same if has_enough_needed_vectors(part)]
         )
         names = {part.name for part in kept}
-        # The vectors of dropped parts that are still needed are read from the store, not computed.
+        # If a dropped part contains needed vectors, they are read from the store instead of computed.
         held: dict[bytes, np.ndarray] = {}
         known = set[bytes]().union(*(self._state.vectors[name].hashes for name in names))
         for part in same:
@@ -405,9 +408,9 @@ class LibraryPublisher:
     ) -> VectorTableVersion | None:
         """Update the published table if the library has one; return its version for the manifest.
 
-        `vector_parts` contains the new version's vector parts. If readers need further vectors for
-        the passages that the table lacks, this method sends these vectors in new parts, and appends
-        the parts to `vector_parts`.
+        `vector_parts` contains the new version's vector parts. If readers need more vectors for the
+        passages that the table lacks, this method sends these vectors in new parts, and appends the
+        parts to `vector_parts`.
         """
         manifest = self._state.manifest
         old = manifest.table if manifest else None
@@ -446,8 +449,9 @@ class LibraryPublisher:
         """Return the names of the parts from which a reader can make the vectors of `passages`.
 
         Parts that are older than the table are left out, because a reader would fetch many vectors
-        that the table already contains. If only such a part has a needed vector, for example that
-        of an unchanged passage next to a changed one, the vector is sent again in a new part.
+        that the table already contains. If a needed vector is only in such an older part, it is
+        sent again in a new part. An example is the vector of an unchanged passage next to a changed
+        one.
         """
         assert self._embedder is not None
         old = self._state.manifest.table if self._state.manifest else None
@@ -509,7 +513,7 @@ class LibraryPublisher:
         model = self._embedder.model.key if self._embedder else old.model if old else None
         number = old.number + 1 if old else 1
         if self._state.manifest_problem:
-            # Readers refuse a version with a lower number than theirs, and their number is unknown here.
+            # Readers refuse a version with a lower number than the one they have, which is unknown here.
             number = int(now)
         return LibraryManifest(
             number=number,

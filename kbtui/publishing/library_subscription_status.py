@@ -1,4 +1,4 @@
-"""The state of a subscription: when its library was published and fetched, and how a checkout differs from the library."""
+"""The state of a subscription: when its library was published and fetched, and how the workspace differs from it."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 
 
 class LibrarySubscriptionStatus(NamedTuple):
-    """The differences between a workspace and the library that it subscribes to.
+    """The state of a workspace's subscription, and the differences between workspace and library.
 
-    * `differing` is the number of subjects whose text in the workspace is different.
+    * `differing` is the number of published subjects whose text in the workspace is different.
     * `only_published` is the number of entries that the workspace lacks.
-    * `only_here` is the number of subjects that are not published.
+    * `only_here` is the number of subjects that the library lacks, without hidden and disabled
+      ones.
     * `problem` is a key of `PROBLEM_TEXTS`.
     * `detail` is the value inserted into that text.
 
@@ -77,9 +78,10 @@ PROBLEM_TEXTS = {
 def read_subscription_status(
     workspace: Workspace, model: str | None = None
 ) -> LibrarySubscriptionStatus | None:
-    """Return the status of a workspace's subscription; None without a subscription. Raises `ConfigError`.
+    """Return the status of a workspace's subscription; None if it has none. Raises `ConfigError`.
 
-    `model` is the key of the model of this machine, or None if it is unknown or switched off.
+    `model` is the key of this machine's embedding model, or None if the model is unknown or
+    switched off.
     """
     mirror = find_library_mirror_of_workspace(workspace)
     if mirror is None:

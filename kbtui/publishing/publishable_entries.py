@@ -60,13 +60,16 @@ if TYPE_CHECKING:
     from kbtui.workspace.published_library_settings import PublishSettings
 
 MIN_RECOGNIZED_TEXT = 40
-"""Shorter texts of subjects are not searched for in results, because they can occur there by chance."""
+"""The minimum length of a subject's text, or of a line of it, that is searched for in conversations.
+
+Shorter texts can occur there by chance.
+"""
 
 LeftOutReason = Literal["secret", "unreadable", "too_large", "name"]
 
 
 class UnpublishedEntry(NamedTuple):
-    """An entry that is not published, and the reason. `detail` is a phrase for people."""
+    """An entry that is not published, and the reason. `detail` is a human-readable phrase."""
 
     ref: str
     reason: LeftOutReason
@@ -92,15 +95,15 @@ class PublishableEntries:
     masked: dict[str, int] = field(default_factory=dict)
     withheld: dict[str, list[str]] = field(default_factory=dict)
     quoted: dict[str, dict[str, int]] = field(default_factory=dict)
-    """For each conversation id and reason, the number of lines that quote a subject that is not published."""
+    """The number of lines that quote unpublished subjects, by conversation id and reason."""
     unmatched: list[str] = field(default_factory=list)
     """The patterns in `[publish]` that match nothing, such as `topics: 'nonsense' matches nothing`."""
     missing_directories: dict[str, str] = field(default_factory=dict)
-    """The directories of topics that do not exist, for example because a disk is not mounted, by topic id."""
+    """The missing directories of topics, by topic id. A disk may not be mounted, for example."""
     hidden: int = 0
     passages: int = 0
     chunks: dict[EntryKey, tuple[CatalogEntry, list[Chunk]]] = field(default_factory=dict)
-    """The passages of each entry, split as in the index of a library's reader."""
+    """Each entry and its passages. A reader's index splits the entry into the same passages."""
 
     def record_unpublished_entry(self, ref: str, reason: LeftOutReason, detail: str) -> None:
         """Record that an entry is not published."""
@@ -173,7 +176,7 @@ class _UnpublishedTextFinder:
         topics: set[str],
         published: Mapping[EntryKey, EntryFileToPublish],
     ) -> None:
-        """Prepare to look into conversations. `topics` and `published` are the published topics and entries."""
+        """Prepare to search conversations. `topics` and `published` are the published topics and entries."""
         self._knowledge, self._topics = knowledge, topics
         self._published = {key: text for key, text in published.items() if key[0] == "subject"}
         directories = list_workspace_and_worktree_paths(workspace)
@@ -222,7 +225,7 @@ class _UnpublishedTextFinder:
         return lines
 
     def mask_unpublished_lines(self, text: str) -> tuple[str, list[str]]:
-        """Replace the lines that quote a subject that must not be published; return the text and the reasons."""
+        """Replace the lines that quote unpublished subjects; return the text and the reason for each line."""
         quoted = self._unpublished_lines
         lines: list[str] = []
         reasons: list[str] = []
@@ -237,7 +240,7 @@ class _UnpublishedTextFinder:
         return ("\n".join(lines), reasons) if reasons else (text, reasons)
 
     def find_events_to_leave_out(self, conversation: Conversation) -> dict[tuple[int, int], str]:
-        """Map the position (turn, event) of each event whose text must be left out to the reason."""
+        """Return the position (turn, event) of each event whose text must be left out, with the reason."""
         places = {
             id(event): (turn_at, at)
             for turn_at, turn in enumerate(conversation.turns)
@@ -253,7 +256,7 @@ class _UnpublishedTextFinder:
                     conversation, event, self._citation_target_lookup
                 )
                 if event.kind == "tool_call_request":
-                    # Results whose call does not name the subject, such as those of shell commands.
+                    # The call may not name the subject: the output of a shell command can contain its text, too.
                     refs += [
                         ref for ref, text in self._unpublished_texts.items() if text in holder.text
                     ]
@@ -267,7 +270,7 @@ _QUOTATION_MARKS = " \t>-*+#|`\"'\u201c\u201d"
 
 
 def _strip_markup_around_line(line: str) -> str:
-    """Return a line without the marks of a quotation, a list, a table or code around it."""
+    """Return a line without the surrounding markup of a quotation, a list, a table or code."""
     return line.strip(_QUOTATION_MARKS)
 
 
@@ -276,7 +279,7 @@ def _format_left_out_placeholder(reason: str) -> str:
 
 
 def _replace_all_content_of_event(event: ConversationEvent, text: str) -> ConversationEvent:
-    """Return the event with another text and without values that could contain the old text."""
+    """Return a copy of `event` whose text is `text`, without other values that could contain the old text."""
     return replace(
         event, text=text, data=None, fields=None, blocks=None, outcome=None, problem=None
     )
@@ -347,7 +350,7 @@ def _select_conversations_to_publish(
 
 
 def _does_setting_name_conversation(name: str, info: ConversationInfo) -> bool:
-    """Return whether a value in the setting `conversations` names a conversation."""
+    """Return whether `name`, a value in the setting `conversations`, selects a conversation."""
     if name == "*":
         return True
     kind, colon, label = name.partition(":")
@@ -371,7 +374,7 @@ def _add_conversation_if_publishable(
         return
     kinds = EVENT_KINDS.keys()
     shared = prepare_shared_conversation(original, original.turns, kinds, ())
-    # The masked events are in `turns`; the conversation itself still has the original ones.
+    # The masked events are in `turns`; the conversation itself still contains the original ones.
     masked = shared.conversation
     masked.turns = shared.turns
     withheld = given.find_events_to_leave_out(original)

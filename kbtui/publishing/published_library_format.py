@@ -8,9 +8,9 @@ The parts are files that never change, named by hashes of their content. A part 
 contents, which can be read alone. The lengths and counts in a part are checked against limits before
 they are used, and nothing in a part is executed.
 
-* A text part has entries, which are the files of subjects and conversations. Each entry is
+* A text part contains entries, which are the files of subjects and conversations. Each entry is
   compressed separately.
-* A vector part has the hashes of embedded texts, and the vectors of these texts as 16-bit numbers.
+* A vector part contains the hashes of embedded texts, and their vectors as 16-bit numbers.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class PublishedLibraryPartBytes(NamedTuple):
 
 
 def encode_text_part(texts: Sequence[EntryFileToPublish]) -> PublishedLibraryPartBytes:
-    """Return a part with the entries `texts`. Equal texts result in equal bytes."""
+    """Return the part that contains the entries `texts`. Equal entries result in equal bytes."""
     entries, bodies, at = [], [], 0
     for text in texts:
         body = zlib.compress(text.data, 6)
@@ -162,7 +162,7 @@ def encode_text_part(texts: Sequence[EntryFileToPublish]) -> PublishedLibraryPar
 def encode_vector_part(
     model: str, hashes: Sequence[bytes], vectors: np.ndarray
 ) -> PublishedLibraryPartBytes:
-    """Return a part with vectors. `hashes` contains the hash of the embedded text for each row of `vectors`."""
+    """Return the part that contains `vectors`. For each row, `hashes` contains the hash of the embedded text."""
     contents = {
         "kind": "vectors",
         "model": model,
@@ -241,7 +241,8 @@ def _parse_text_part_table_of_contents_entry(entry: list[Any]) -> TextPartTableO
 def validate_entry_key(key: Any) -> EntryKey:
     """Return `key` unchanged. Raises `DamagedLibraryPartError` if it is invalid.
 
-    A key with a name such as `..` is invalid, because it could name a file outside the mirror.
+    A key that contains a name such as `..` is invalid, because it could name a file outside the
+    mirror.
     """
     if not isinstance(key, list | tuple) or not all(isinstance(one, str) for one in key):
         raise DamagedLibraryPartError("an entry has an invalid name")
@@ -292,7 +293,7 @@ def read_entry_from_part(
 def read_vectors_of_part(
     data: bytes, contents_bytes: int, contents: PublishedVectorPartTableOfContents
 ) -> list[bytes]:
-    """Return the vectors of a part, each as bytes of 16-bit numbers. Raises `DamagedLibraryPartError`."""
+    """Return the vectors in a part, each as a byte string of 16-bit numbers. Raises `DamagedLibraryPartError`."""
     import numpy as np
 
     row = 2 * contents.dimension
@@ -397,8 +398,8 @@ class VectorTableVersion:
     `dimension` is the length of the vectors. `written_at` is the time at which the version was
     written, by the store's clock. If a table is deleted and written again, `written_at` tells the
     two tables apart, because their versions can have the same number. `whole_version` is the
-    version that still has the obsolete rows. The next version is made from it, because LanceDB
-    rewrites a file when more than a tenth of its rows are deleted.
+    LanceDB version from before the obsolete rows were deleted. The next version is made from it,
+    because LanceDB rewrites a file when more than a tenth of its rows are deleted.
     """
 
     version: int
@@ -409,7 +410,7 @@ class VectorTableVersion:
 
     @property
     def name(self) -> str:
-        """The name of this version of the table in `LibraryManifest.retired`."""
+        """The key of this version of the table in `LibraryManifest.retired`."""
         return f"{_TABLE_VERSION_PREFIX}{self.version}"
 
 
@@ -424,8 +425,8 @@ class LibraryManifest:
     * `model` identifies the model of the vectors.
     * `parts` are in the order in which they apply: entries of a later part replace those of earlier
       parts.
-    * `retired` maps each part and table version that this version no longer needs to the time at
-      which it became unneeded, by the store's clock.
+    * `retired` contains the parts and table versions that this version no longer needs. Each is
+      mapped to the time, by the store's clock, at which it became unneeded.
     * `table` is the version of the published table, if there is one.
     """
 
@@ -454,7 +455,7 @@ class LibraryManifest:
         return sum(part.size for part in self.vector_parts)
 
     def list_vector_parts_supplementing_table(self) -> list[LibraryPartReference]:
-        """Return the parts with the vectors that the published table lacks."""
+        """Return the parts that contain the vectors that the published table lacks."""
         names = self.table.later_parts if self.table else []
         return [part for part in self.vector_parts if part.name in names]
 
@@ -473,7 +474,7 @@ def encode_and_sign_manifest(manifest: LibraryManifest, key: Ed25519PrivateKey |
 
 
 def parse_and_verify_manifest(data: bytes, where: str, key: str = "") -> LibraryManifest:
-    """Parse the file of a manifest, and verify its signature if a public key is given.
+    """Parse a manifest file, and verify its signature if the public key `key` is given.
 
     Raises `UnusableLibraryManifestError`.
     """

@@ -73,17 +73,17 @@ def _connect_to_mirror_database(mirror: PublishedLibraryMirrorPaths) -> sqlite3.
 
 
 def read_value_from_mirror_state(db: sqlite3.Connection, key: str) -> str:
-    """Return a value of the mirror's state, or ""."""
+    """Return the value of `key` in the mirror's state, or "" if there is none."""
     row = db.execute("SELECT value FROM state WHERE key = ?", (key,)).fetchone()
     return str(row[0]) if row else ""
 
 
 def write_value_to_mirror_state(db: sqlite3.Connection, key: str, value: str) -> None:
-    """Set a value of the mirror's state."""
+    """Set the value of `key` in the mirror's state."""
     db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
 
 
 def read_mirrored_entry_checksums(db: sqlite3.Connection) -> dict[EntryKey, str]:
-    """Return the checksums of the mirrored entries."""
+    """Map the key of each mirrored entry to its checksum."""
     rows = db.execute("SELECT key, checksum FROM entries")
     return {tuple(json.loads(key)): checksum for key, checksum in rows}

@@ -182,7 +182,7 @@ class _LibraryPull:
         self._store = LibraryStore(mirror.uri)
         self._staging = mirror.directory / "staging"
         self._new_rows: tuple[str, list[tuple[int, str, bytes]]] | None = None
-        """The rows of the published table for the mirror's database, with the state that names their version."""
+        """The id of the published table's version, and the version's rows for the mirror's database."""
 
     def pull(self) -> LibraryPullResult:
         found = self._store.read_object(MANIFEST_NAME, MAX_MANIFEST_BYTES)
@@ -226,7 +226,8 @@ class _LibraryPull:
     def _is_version_mirrored(self, checksum: str) -> bool:
         """Return whether the mirror has the version whose manifest has this checksum.
 
-        If the settings require vectors, the mirror must have them, too. If not, it must have none.
+        If the vectors are to be mirrored, too, the mirror must contain them. If not, it must
+        contain none.
         """
         if (
             not self._mirror.exists()
@@ -332,7 +333,10 @@ class _LibraryPull:
         write_value_to_mirror_state(self._db, "vectors", json.dumps(names))
 
     def _fetch_ids_of_published_table(self, manifest: LibraryManifest) -> None:
-        """Fetch the ids of the chunks whose vectors are in the published table, so that this machine needs no copy."""
+        """Fetch the ids of the chunks whose vectors are in the published table.
+
+        This machine needs no copy of these vectors.
+        """
         table = manifest.table
         state = (
             make_table_version_id(manifest.model, table.version, table.written_at) if table else ""
@@ -500,10 +504,10 @@ def load_library_subscription_settings(workspace: Workspace) -> LibrarySubscript
 
 
 def is_pull_due(workspace: Workspace) -> bool:
-    """Return whether the mirror exists and its last check is so old that the engine should pull now.
+    """Return whether the engine should pull now; if so, record that a pull was tried.
 
-    The user must start the first pull, because the file that names the library may come from
-    someone else.
+    The mirror must exist, and its last check must be old enough. The user must start the first
+    pull, because the file that names the library may come from someone else.
     """
     try:
         mirror = find_library_mirror_of_workspace(workspace)
@@ -516,7 +520,7 @@ def is_pull_due(workspace: Workspace) -> bool:
         checked = float(read_value_from_mirror_state(db, "checked_at") or 0)
         tried = float(read_value_from_mirror_state(db, "tried_at") or 0)
         now = time.time()
-        # A time in the future is ignored: a clock that was set back must not stop the refresh.
+        # A time in the future is ignored, so that a clock that was set back does not stop the refresh.
         is_due = not any(
             0 <= now - last < settings.refresh_minutes * 60 for last in (checked, tried)
         )

@@ -161,7 +161,7 @@ class LibraryStore:
                     ) from error
 
     def _replace_manifest_file(self, data: bytes, tag: StoredObjectVersion | None) -> None:
-        """Replace the manifest if the store is a directory, for which obstore cannot compare tags."""
+        """Replace the manifest in a store that is a directory. obstore cannot compare tags there."""
         assert self._directory is not None
         with (self._directory / _LOCK_NAME).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -32,21 +32,24 @@ if TYPE_CHECKING:
     from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
 
 MAX_PASSAGES_MISSING_FROM_TABLE = 100_000
-"""The table is written when it lacks more than this number of passages.
+"""The table is updated when it lacks more than this number of passages.
 
 Until then, readers fetch the vectors of the missing passages as parts: 77 MB for 100,000 passages.
-Writing a row costs as much again as its part. Therefore, a library of up to this size has an empty
-table, and all readers mirror its vectors.
+Writing the vectors into the table means sending them once more. Therefore, the table of a library
+with at most this many passages is empty, and all readers mirror its vectors.
 """
 MAX_OBSOLETE_SHARE = 0.5
-"""The table is also written when more than this share of its rows is obsolete.
+"""The table is also updated when more than this share of its rows is obsolete.
 
 A search by URI drops obsolete rows from its results.
 """
 ROWS_AT_ONCE = 20_000
 """The number of rows that are in memory at once while they are sent."""
 REQUEST_TIMEOUT = timedelta(minutes=10)
-"""LanceDB sends ten parts of 8 MB at once, which takes a long time on a slow link."""
+"""The time limit of a request to the store.
+
+LanceDB sends ten parts of 8 MB at once, which takes a long time on a slow link.
+"""
 
 
 class PassageToPublish(NamedTuple):

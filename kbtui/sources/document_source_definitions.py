@@ -142,7 +142,7 @@ SOURCE_KINDS = tuple(_KEYS_BY_KIND)
 
 @dataclass
 class DocumentSourceDefinitions:
-    """The valid sources of a workspace, keyed by name, and the problems of its other sources."""
+    """The valid sources of a workspace, keyed by name, and the problems in its other sources."""
 
     sources: dict[str, DocumentSourceDefinition] = field(default_factory=dict)
     problems: list[KnowledgeProblem] = field(default_factory=list)
@@ -333,7 +333,7 @@ def record_source_approval(
 def find_source_approval_time(
     workspace: Workspace, userdata: UserData, source: DocumentSourceDefinition
 ) -> float | None:
-    """Return the time when the user approved exactly this source, in Unix seconds, or None."""
+    """Return the time when the user approved exactly this version of the source, in Unix seconds, or None."""
     return userdata.get_source_approval_time(hash_source_for_approval(workspace, source))
 
 

@@ -46,7 +46,7 @@ def list_due_sources(
 ) -> list[str]:
     """Return the names of the sources that are due.
 
-    The source that has been due for the longest time comes first. `started` maps names of sources
+    The source that has been due the longest comes first. `started` maps names of sources
     to their last start in this process, in Unix seconds.
     """
     now = time.time() if now is None else now

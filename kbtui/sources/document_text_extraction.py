@@ -74,7 +74,7 @@ class TextExtractionError(Exception):
 
 
 def convert_html_page_to_markdown(text: str, url: str) -> ExtractedText:
-    """Return a page's title, text, links and rules for robots.
+    """Return a page's title, text and links, and whether it asks not to be indexed.
 
     `url` is the URL of the page. If it is empty, links stay relative.
     """
@@ -325,14 +325,14 @@ def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
             if at % 2 == 0:
                 lines += [piece.rstrip()] if piece.strip() else []
                 continue
-            # Insert each block only once, because the page's own text can contain a mark.
+            # Insert each block only once, because the page's own text can contain a placeholder.
             block = left.pop(int(piece), "")
             lines += ["", *(f"{indent}{row}" if row else "" for row in block.split("\n")), ""]
     return re.sub(r"\A\n+|\n+\Z", "", _squeeze_blank_lines(lines))
 
 
 def _squeeze_blank_lines(lines: list[str]) -> str:
-    """Join lines. Outside of code, one blank line replaces several blank lines in a row."""
+    """Join lines, and outside of code collapse consecutive blank lines into one."""
     kept: list[str] = []
     fence = ""
     for line in lines:

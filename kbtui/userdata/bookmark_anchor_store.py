@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS anchors (
 class _StoredBookmarkAnchor(NamedTuple):
     """The anchor of a bookmark.
 
-    `signature` is the conversation's signature from when the anchor was stored.
+    `signature` is the signature that the conversation had when the anchor was stored.
     """
 
     signature: str
@@ -152,7 +152,7 @@ class BookmarkAnchorStore:
 
 
 def _parse_turn_ref(text: str) -> Ref | None:
-    """Parse the reference of a bookmark; return None if it does not name a turn or call."""
+    """Parse the reference of a bookmark; return None if it does not refer to a turn or call."""
     try:
         ref = parse_conversation_ref(text)
     except (UsageError, NothingFound):

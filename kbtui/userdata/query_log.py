@@ -296,7 +296,7 @@ class QueryLog:
     def compute_search_statistics(
         self, days: int = 30, limit: int = 10, now: float | None = None
     ) -> SearchLogSummary:
-        """Summarize the searches of the last `days` days; each list has at most `limit` queries.
+        """Summarize the searches in the last `days` days; each list contains at most `limit` queries.
 
         Queries that differ only in case and spacing count as one. A gap is a query whose last
         search without filters had no good match. Searches with filters do not count as gaps,
@@ -348,11 +348,11 @@ def normalize_query(query: str) -> str:
 
 
 def list_last_local_dates(now: float, days: int) -> list[str]:
-    """Return `days` local dates in ISO form, oldest first. The last one is the date of `now`."""
+    """Return `days` local dates in ISO format, oldest first. The last one is the date of `now`."""
     last = datetime.fromtimestamp(now).date()
     return [(last - timedelta(days=back)).isoformat() for back in range(max(1, days) - 1, -1, -1)]
 
 
 def get_local_midnight(date: str) -> float:
-    """Return the time at which a local day begins, in Unix seconds. `date` is in ISO form."""
+    """Return the time at which a local day begins, in Unix seconds. `date` is in ISO format."""
     return datetime.fromisoformat(date).timestamp()

@@ -87,9 +87,9 @@ class PeriodTokenStatistics:
     """The tokens of a period.
 
     `by_day` is sorted by day; the other lists begin with the largest number of tokens. For each
-    subject, `subjects` has the tokens of the turns that cite it. If a turn cites several subjects,
-    its tokens are counted for each of them. If no tokens were used in the period, `day_before` is
-    the last earlier day on which tokens were used.
+    subject, `subjects` contains the tokens of the turns that cite it. If a turn cites several
+    subjects, its tokens are counted for each of them. If no tokens were used in the period,
+    `day_before` is the last earlier day on which tokens were used.
     """
 
     by_day: list[TokenCountAndCost] = field(default_factory=list)
@@ -204,9 +204,9 @@ def _iterate_turn_usage_in_period(
 def _sum_tokens_by_name(
     named: Iterable[tuple[str | None, _TurnTokenUsage]], prices: PricesByModel
 ) -> list[TokenCountAndCost]:
-    """Return the total tokens of each name, largest first.
+    """Return the total of the tokens with each name in `named`, largest first.
 
-    If some tokens of a name are only estimated, they have a separate total.
+    If some tokens with a name are only estimated, they have a separate total.
     """
     groups: dict[tuple[str | None, bool], list[_TurnTokenUsage]] = defaultdict(list)
     for name, one in named:
@@ -228,7 +228,7 @@ class EntryCitationCount:
     """An entry, and the number of turns that cited it.
 
     `changed` is the time of the entry's last change, in Unix seconds. `short_ref` is a short form
-    of `ref`, for lists that people read.
+    of `ref`, for human-readable lists.
     """
 
     id: str

@@ -47,10 +47,10 @@ class MarksOfTurns(NamedTuple):
     notice: Notice | None = None
 
     def get_marks_of_turn(self, ref: str) -> Sequence[PlacedMark]:
-        """Return the marks on the turn that `ref` names.
+        """Return the marks on the turn that `ref` refers to.
 
-        If `ref` names a call, the result has the marks on the turn with the call. For any other
-        reference, the result is ().
+        If `ref` refers to a call, the result contains the marks on the turn that contains the call.
+        For any other reference, the result is ().
         """
         if not self.by_turn:
             return ()
@@ -58,21 +58,21 @@ class MarksOfTurns(NamedTuple):
         return self.by_turn.get(key, ()) if key else ()
 
     def get_mark_labels_of_turn(self, ref: str) -> list[str]:
-        """Return the marks on the turn that `ref` names, each as one line.
+        """Return the marks on the turn that `ref` refers to, each as one line.
 
         The lines are safe for a terminal.
         """
         return [mark.label_in_turn for mark in self.get_marks_of_turn(ref)]
 
     def make_turn_marks_json_fields(self, ref: str) -> dict[str, list[MarkFactsJson]]:
-        """Return `{"marks": […]}` with the marks on the turn that `ref` names; {} without marks."""
+        """Return `{"marks": […]}` with the marks on the turn that `ref` refers to; {} if there are none."""
         from kbtui.conversations.turn_decision_marks import make_marks_json_field
 
         return make_marks_json_field(self.get_marks_of_turn(ref))
 
 
 def find_marks_in_conversations_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTurns:
-    """Return all marks in the conversations of the turns and calls that `refs` names.
+    """Return all marks in the conversations that contain the turns and calls in `refs`.
 
     References to anything else are ignored. Conversations that cannot be read are left out. If the
     marks cannot be read, the result has a notice.
@@ -106,8 +106,8 @@ def add_marks_to_hits(
     """Add the user's marks on turns to the hits in these turns; return the new answer.
 
     `workspaces` maps the values of `Hit.workspace` to workspaces. In a search of only one
-    workspace, this value is None. A hit that occurs in several workspaces has the marks of all of
-    them. If marks cannot be read, the answer has a notice.
+    workspace, this value is None. A hit that occurs in several workspaces gets the marks from
+    all of them. If marks cannot be read, the answer contains a notice.
     """
     wanted = {hit.conversation_id for hit in answer.hits if hit.conversation_id}
     found = {}

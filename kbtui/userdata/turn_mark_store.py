@@ -144,7 +144,7 @@ class MarkStore:
     def _make_superseding_target_anchor(
         self, superseded_by: str | None
     ) -> MarkedEventIdentity | None:
-        """Return the anchor of the turn or call that the reference `superseded_by` names.
+        """Return the anchor of the turn or call that the reference `superseded_by` refers to.
 
         Returns None if there is no such turn or call.
         """
@@ -161,7 +161,7 @@ class MarkStore:
     def import_marks(self, marks: Iterable[Mark]) -> int:
         """Add the marks from an export, and return how many marks were added or replaced.
 
-        If a mark with the same id is already stored, the version with the later change stays. If
+        If a mark with the same id is already stored, the version that was changed last is kept. If
         a mark was removed here after the export was made, importing adds it again.
         """
         saved = 0
@@ -187,7 +187,7 @@ class MarkStore:
             )
 
     def find_marks_by_id_or_reference(self, text: str) -> list[PlacedMark]:
-        """Return the mark with the id `text`, or the marks on the turn or call that `text` names.
+        """Return the mark with the id `text`, or the marks on the turn or call that `text` refers to.
 
         If the text of a mark no longer exists, the mark is found only by its id. Raises
         `NothingFound` if no mark is found.
@@ -238,7 +238,7 @@ class MarkStore:
     def _resolve_superseding_targets(
         self, marks: Sequence[Mark]
     ) -> list[tuple[Mark, TargetProblem]]:
-        """Return each mark with its target's current reference, and the target's problem.
+        """Return each mark, with the current reference of its target, and the target's problem.
 
         The target is the text that supersedes the marked text. The problem is "" if nothing is
         wrong.
@@ -324,8 +324,9 @@ class MarkStore:
     ) -> tuple[dict[tuple[str, int], list[PlacedMark]], Notice | None]:
         """Map each conversation and turn number to the marks on the turn.
 
-        The second value is a notice or None. Conversations that have no marks or cannot be read are
-        left out. If the marks cannot be read, the mapping is empty, and the notice says so.
+        The second returned value is a notice or None. Conversations that have no marks or cannot be
+        read are left out. If the marks cannot be read, the mapping is empty, and the notice says
+        so.
         """
         wanted = set(conversations)
         found: dict[tuple[str, int], list[PlacedMark]] = {}
@@ -365,9 +366,9 @@ class MarkStore:
     ) -> tuple[Mapping[str, MarkedTurnOrCall], bool]:
         """Map the ids of marks to the places of the marked texts in one conversation.
 
-        If `of_targets` is true, the places are those of the marks' targets. The second value says
-        whether the whole conversation can be read. The result is cached until the marks or the
-        conversation's files change. Raises `KbtuiError` if the conversation cannot be read.
+        If `of_targets` is true, the places are those of the marks' targets. The second returned
+        value says whether the whole conversation can be read. The result is cached until the marks
+        or the conversation's files change. Raises `KbtuiError` if the conversation cannot be read.
         """
         from kbtui.conversations.conversation_repository import find_conversation
 

@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 MAX_LINE_BYTES = 8_000_000
-"""A file that has a line with more bytes than this is refused. No record needs such a long line."""
+"""The maximum number of bytes in a line. A file with a longer line is refused; no record needs one."""
 MAX_RECORD_BYTES = 256_000_000
-"""A file whose records have more bytes than this is refused.
+"""The maximum number of bytes in the records of a file. A file with more is refused.
 
 Parts of kept sessions do not count, because they are written to the disk.
 """
 _PART_BYTES = 12_288
-"""A line contains this many bytes of a kept session. When a session grows, only its last lines change."""
+"""The number of bytes of a kept session in a line. When a session grows, only its last lines change."""
 _MAX_COMPRESSION = 1100
 """gzip makes data at most 1,032 times smaller. A file that claims a higher ratio is refused."""
 _LOCAL_FIELDS = ("original_state", "kept_size")
@@ -68,8 +68,8 @@ class ExportedWorkspaceData:
     * `root` is the workspace's path on the machine that exported the data.
     * `repository` is the address of its Git repository. `directory` is the workspace's path in the
       repository, or "" for the root.
-    * `worktrees` contains the root of each known worktree, and the path of the workspace in the
-      worktree.
+    * `worktrees` contains, for each known worktree, its root and the absolute path of the workspace
+      in it.
     * `anchors` maps the reference of each bookmark of a turn or call to the bookmark's anchor.
     """
 
@@ -141,7 +141,7 @@ def write_user_data_file(target: IO[bytes], data: ExportedUserData) -> list[Expo
         }
         header["worktrees"] = sorted(workspace.worktrees)
         order = {kind: number for number, kind in enumerate(RECORD_KINDS)}
-        # Two searches at the same moment are one record.
+        # Searches that are equal in all values, including the time, are one record.
         unique = {one.key: one for one in workspace.records}
         records = sorted(unique.values(), key=lambda one: (order[one.kind], one.id))
         try:
@@ -213,9 +213,9 @@ class UserDataFileReader:
         self._data = ExportedUserData()
         self._seen: set[tuple[str, ...]] = set()
         self._sizes_of_copies: dict[str, set[int]] = {}
-        """For each copy's name, the sizes that the records of its sessions state."""
+        """Maps the name of each copy to the sizes that its sessions' records state."""
         self._kept_sizes: dict[str, int] = {}
-        """The compressed size of each copy that was read, by the copy's name."""
+        """Maps the name of each copy that was read to its compressed size."""
 
     def read(self) -> ExportedUserData:
         """Return the data in the file.
@@ -422,7 +422,7 @@ def _parse_exported_workspace_header(shape: dict[str, Any]) -> ExportedWorkspace
     def is_worktree(value: object) -> bool:
         if not isinstance(value, list) or len(value) != 2 or not all(map(is_absolute_path, value)):
             return False
-        # Conversations below `path` count as the workspace's, so an arbitrary directory must not be accepted.
+        # Conversations below `path` are assigned to the workspace, so no arbitrary directory is accepted.
         top, path = value
         is_inside = f"{path}/".startswith(f"{top}/")
         return is_inside and top != "/" and [*map(os.path.normpath, value)] == value

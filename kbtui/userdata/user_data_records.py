@@ -90,7 +90,7 @@ class UserDataRecord(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Return the record as a JSON object with the documented keys.
 
-        `parse_user_record` makes the same record from it.
+        `parse_user_record` turns the object back into the record.
         """
         if self.value is None:
             return {"kind": self.kind, "id": self.id, "removed_at": self.at}
@@ -140,7 +140,7 @@ def _make_record_recency_key(record: UserDataRecord) -> tuple[float, bool, str]:
 def is_record_identifier(value: object) -> bool:
     """Return whether a value can be the id of a record.
 
-    An id is a text on one line that a terminal shows unchanged.
+    An id is a single line of text that a terminal shows unchanged.
     """
     return (
         isinstance(value, str)
@@ -229,7 +229,7 @@ REMOVABLE_KINDS = ("bookmark", "mark", "saved_search", "approval")
 
 
 def parse_user_record(shape: Mapping[str, Any]) -> UserDataRecord:
-    """Parse the result of `UserDataRecord.as_json`. Anyone may have edited it.
+    """Parse a result of `UserDataRecord.as_json`, which anyone may have edited since.
 
     Raises `ValueError` with the reason.
     """
@@ -266,7 +266,7 @@ def check_user_record_fields(
 
 
 class UserDataRecordFile(NamedTuple):
-    """An SQLite file with records of a workspace, and the kinds of these records.
+    """An SQLite file that contains a workspace's records, and the kinds of these records.
 
     The function `read` reads the records from an open connection.
     """
@@ -290,7 +290,7 @@ class UserDataRecordFile(NamedTuple):
 
 
 def list_user_data_record_files(workspace: Workspace) -> list[UserDataRecordFile]:
-    """Return the files for the records of a workspace. Some may not exist yet."""
+    """Return the files for a workspace's records. Some may not exist yet."""
     data = UserData(workspace)
     return [
         UserDataRecordFile(

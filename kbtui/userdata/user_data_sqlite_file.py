@@ -1,4 +1,4 @@
-"""Small SQLite files in the data directory, with the times when their records were removed.
+"""Small SQLite files in the data directory. They also store when their records were removed.
 
 No connection stays open, because opening one takes only a fraction of a millisecond. Therefore
 threads, forks and deleted files need no special handling.
@@ -147,8 +147,8 @@ def commit_all_transactions_or_none(
 ) -> None:
     """Commit transactions in several files. If a commit fails, undo the earlier commits.
 
-    Each transaction comes with the path of a backup: a copy of its file from before the transaction.
-    Raises `WorkspaceError`.
+    `transactions` contains each file, its connection, and the path of a copy of the file from
+    before the transaction. Raises `WorkspaceError`.
     """
     committed: list[tuple[UserDataSqliteFile, sqlite3.Connection, Path]] = []
     try:
@@ -182,7 +182,8 @@ def store_removal_times_of_user_records(
 ) -> None:
     """Store the current time as the removal time of records.
 
-    `removed` contains the id of each record and the time of its last change.
+    `removed` contains the id of each record and the time of its last change. If this time is in the
+    future, the removal time is slightly later than it.
     """
     now = time.time()
     rows = [(kind, name, max(now, changed + _MOMENT)) for name, changed in removed]

@@ -106,11 +106,11 @@ class SourceRunRecord(NamedTuple):
 
     * `began` and `ended` are in Unix seconds.
     * `error` is the first problem, or the reason why the run did not start.
-    * `entries` is the number of documents of the source after the run.
-    * `problems` has a line for each failed document, up to a limit.
+    * `entries` is the number of documents that the source has after the run.
+    * `problems` contains a line for each failed document, up to a limit.
     * `skipped` is the number of documents that the run left out without an error.
     * `skips` lists these documents, up to a limit.
-    * `edited` has a message for each document that the run left unchanged because the user has
+    * `edited` contains a message for each document that the run left unchanged because the user has
       edited it.
     """
 
@@ -210,7 +210,7 @@ class UserData:
         """Change the references of bookmarks. `moves` maps each current reference to the new one.
 
         If another bookmark already has the new reference and stays there, the two bookmarks are
-        merged, and the result has both notes.
+        merged, and the result contains both notes.
         """
         with self.file.open_write_transaction() as db:
             select = "SELECT * FROM bookmarks WHERE ref = ?"

@@ -165,8 +165,8 @@ def _list_unregistered_data_directories(known: Collection[Path]) -> Iterator[Exp
 class ExportedWorkspaceMatch(NamedTuple):
     """A workspace in an exported file, and the workspace on this machine that receives its data.
 
-    `workspace` is None if no workspace or several workspaces match. `candidates` has the roots of
-    the matching workspaces.
+    `workspace` is None if no workspace or several workspaces match. `candidates` contains the roots
+    of the matching workspaces.
     """
 
     data: ExportedWorkspaceData
@@ -180,7 +180,7 @@ def match_exported_workspaces(
     here: Workspace,
     chosen: Mapping[str, Path],
 ) -> list[ExportedWorkspaceMatch]:
-    """Find the workspace on this machine for each workspace of a file.
+    """For each workspace in an exported file, find the matching workspace on this machine.
 
     `chosen` maps roots in the file to directories on this machine. For any other root, a workspace
     in the file is compared with those on this machine:
@@ -316,8 +316,8 @@ def import_user_data(
 ) -> UserDataImportReport:
     """Merge an exported file into the user's data. If an error occurs, nothing is changed.
 
-    `where` names the file in errors. `match_exported_workspaces` explains `chosen`. Files are backed up
-    before they are changed. Raises `UsageError` if the exported file cannot be used, and
+    `where` names the file in errors. For `chosen`, see `match_exported_workspaces`. Files are
+    backed up before they are changed. Raises `UsageError` if the exported file cannot be used, and
     `WorkspaceError` if the data on this machine cannot be changed.
     """
     home = Path(paths.get_data_home())
@@ -503,8 +503,8 @@ class _UserDataImport:
     def _convert_session_directory_to_local(self, session: KeptSession) -> KeptSession:
         """Return a session with its directory converted to a path on this machine.
 
-        If the directory begins with the path of an exported workspace, the path of the matching
-        local workspace replaces this beginning.
+        If the directory begins with the path of an exported workspace, this prefix is replaced by the
+        path of the matching local workspace.
         """
         directory = paths.convert_path_from_utf8(session.working_directory)
         for root, sections in sorted(self._matches.items()):

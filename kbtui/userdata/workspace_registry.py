@@ -69,7 +69,7 @@ def register_workspace(workspace: Workspace, settings: Settings) -> None:
     record = {
         "root": paths.convert_path_to_utf8(root),
         "opened": round(time.time(), 3),
-        # If the directory is missing later, Git's files can no longer say which project it was.
+        # Once the directory is missing, Git's files can no longer identify its project.
         "project": list(map(paths.convert_path_to_utf8, identity)),
     }
     with suppress(OSError, ValueError):
@@ -90,8 +90,8 @@ def list_registered_workspaces(
 
     The project of `here` comes first, and `here` comes first in its project, even if `here` is not
     registered yet. Other projects and workspaces are sorted by the time when they were last opened,
-    newest first. Damaged records are left out, as are records from when JP used different
-    directories.
+    newest first. Damaged records are left out, as are records that were written while JP used
+    different directories.
     """
     excluded = get_directories_excluded_from_registry(settings)
     found: dict[str, tuple[float, ProjectIdentity]] = {}

@@ -97,7 +97,7 @@ class GitHistory:
         return None if output is None else output.decode("utf-8", "replace")
 
     def find_commit_before(self, time: int) -> str | None:
-        """Return the last commit of the current branch before a time, which is given in seconds since 1970."""
+        """Return the last commit of the current branch before `time`, which is in seconds since 1970."""
         output = self._run_git("rev-list", "-1", f"--before={time}", "HEAD")
         return (output or b"").decode().strip() or None
 
@@ -133,10 +133,10 @@ class GitHistory:
         return [name for name in names if name.path]
 
     def find_committed_path(self, path: str) -> str:
-        """Return the path that a file has in the current commit.
+        """Return the path that a file of the working tree has in the current commit.
 
         The result differs from `path` if the file was renamed after that commit, even without `git mv`.
-        If the current commit has no such file, the result is `path`.
+        If the current commit does not contain the file, the result is `path`.
         """
         if self._run_git("cat-file", "-e", f"HEAD:{path}") is not None:
             return path
@@ -221,7 +221,7 @@ class GitHistory:
         return renamed.get(path)
 
     def _find_uncommitted_rename_target(self, path: str) -> str | None:
-        """Return the new path of a committed file whose renaming is not committed yet, or None."""
+        """Return the new path of a committed file if it was renamed without a commit; otherwise None."""
         if self._run_git("cat-file", "-e", f"HEAD:{path}") is None:
             return None
         added = [
@@ -247,7 +247,7 @@ class GitHistory:
         return list(dict.fromkeys(word.lstrip("\n") for word in words))
 
     def _list_git_output_words(self, *arguments: str) -> Iterator[str]:
-        """Run a `git` command that ends each output word with NUL; iterate over the words."""
+        """Run a `git` command that writes NUL after each word; return an iterator over the words."""
         output = (self._run_git(*arguments) or b"").decode("utf-8", "surrogateescape")
         return iter([word for word in output.split("\0") if word.strip("\n")])
 

@@ -46,8 +46,8 @@ class JpConfigLayer:
 class LoadedConfigLayers:
     """The layers of the configuration; each layer overrides the layers before it.
 
-    * `files` has the paths to watch for changes: files that were read, files that would be read if
-      they existed, and directories that a glob searched.
+    * `files` contains the paths to watch for changes: files that were read, files that would be
+      read if they existed, and directories that a glob searched.
     * `files_left` is the number of files that can still be read for the layer that is being read.
     * `is_cut` is true if a layer has more files than the limit, so that some were not read.
     """

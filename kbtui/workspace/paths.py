@@ -57,7 +57,7 @@ CLIENT_VARIABLES = (
     "XDG_DATA_HOME",
     "XDG_STATE_HOME",
 )
-"""The environment variables that `read_environment_variable` reads: they decide what kbtui reads and answers."""
+"""The environment variables that `read_environment_variable` reads. What kbtui reads and answers depends on them."""
 STORE_VARIABLE_PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
 """The prefixes of environment variables that contain credentials for the stores of published libraries.
 
@@ -115,7 +115,10 @@ def expand_user(path: str) -> str:
 
 
 def get_xdg_directory(variable: str, default: str) -> str:
-    """Return a base directory of the XDG specification. A relative value is ignored."""
+    """Return the XDG base directory in `variable`, or else `default` in the home directory.
+
+    If the value of the variable is relative, it is ignored.
+    """
     value = read_environment_variable(variable)
     return value if value.startswith("/") else f"{get_user_home()}/{default}"
 
@@ -197,7 +200,7 @@ def is_peer_same_user(connection: socket | TransportSocket) -> bool:
 
 
 def make_workspace_key(root: str) -> str:
-    """Return 16 hex digits that name the workspace at `root` in kbtui's own directories.
+    """Return 16 hex digits that identify the workspace at `root` in kbtui's own directories.
 
     The digits are a hash of the root and JP's directories. The id in `.jp/.id` is not used, because
     all clones of a repository have the same id.
@@ -221,7 +224,7 @@ def convert_path_from_utf8(path: str) -> str:
 
 
 def _remove_redundant_slashes_and_dots(path: str) -> str:
-    """Return a path without double or trailing slashes, as `pathlib` does."""
+    """Return a path without double slashes, trailing slashes and steps `.`, as `pathlib` does."""
     steps = [step for step in path.split("/") if step not in {"", "."}]
     return ("/" if path.startswith("/") else "") + "/".join(steps)
 
@@ -365,7 +368,7 @@ def find_local_time_zone() -> tzinfo | None:
 
 
 def make_fingerprint_of_settings_affecting_search() -> str:
-    """Return a text that changes whenever settings or variables that affect answers change."""
+    """Return a string that changes whenever settings or variables that affect answers change."""
     # The fingerprint contains everything that affects an answer, except the query and kbtui's version.
     settings = get_config_home() + "/config.toml"
     try:

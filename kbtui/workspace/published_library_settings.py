@@ -1,7 +1,8 @@
 """The published library of a workspace: its settings in `kb-library.toml`, and its mirror on this machine.
 
-`kb-library.toml` names the library that a workspace subscribes to, and the entries to publish. The file is
-part of the repository, so it contains no credentials. The store's own environment variables have them.
+`kb-library.toml` names the library that a workspace subscribes to, and the entries to publish. The
+file is part of the repository, so it contains no credentials. The credentials are in the store's own
+environment variables.
 
 The mirror is a separate workspace in the data directory, with the published subjects and
 conversations as files. `kbtui/publishing/published_library_pull.py` writes the mirror. A workspace that
@@ -47,9 +48,9 @@ class LibrarySubscriptionSettings(NamedTuple):
 class PublishSettings(NamedTuple):
     """The table `[publish]`, which names the entries that may be published.
 
-    * `topics` has the ids of topics; `*` means all.
-    * `conversations` has ids of conversations, `label:KEY`, `label:KEY=VALUE`, or `*` for all; by
-      default, no conversation is published.
+    * `topics` contains the ids of topics; `*` means all.
+    * `conversations` contains ids of conversations, `label:KEY`, `label:KEY=VALUE`, or `*` for all;
+      by default, no conversation is published.
     * `grace_hours` is the number of hours after which unneeded parts are deleted.
     * If `vector_table` is true, the vectors are also published as a LanceDB table, for readers that
       do not mirror them.
@@ -134,7 +135,7 @@ def _check_and_convert_library_setting(where: str, value: Any, default: object) 
 
 
 def is_library_uri(text: str) -> bool:
-    """Return whether a text is a URI such as `s3://bucket/path`, and not the path of a directory."""
+    """Return whether `text` is a URI such as `s3://bucket/path`, and not the path of a directory."""
     return _URI.match(text) is not None
 
 
@@ -213,7 +214,7 @@ class PublishedLibraryMirrorPaths(NamedTuple):
 
 
 def find_library_mirror_of_workspace(workspace: Workspace) -> PublishedLibraryMirrorPaths | None:
-    """Return the mirror of the library that a workspace subscribes to; None without a subscription.
+    """Return the mirror of the library that a workspace subscribes to; None if it has no subscription.
 
     The mirror may not exist yet. If the workspace is itself a mirror, the result is this mirror.
     Raises `ConfigError`.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Settings(NamedTuple):
     """All settings with their defaults.
 
-    Each annotation has the type, the explanation, the allowed values, and the environment variable
-    that overrides the file.
+    Each annotation contains the type, the explanation, the allowed values, and the environment
+    variable that overrides the file.
     """
 
     model: Annotated[
