@@ -44,20 +44,20 @@ FileState = tuple[int, int, int]
 """The inode, the size and the modification time (in nanoseconds) of a file."""
 
 
-def get_file_state(status: os.stat_result) -> FileState:
+def get_inode_size_and_mtime(status: os.stat_result) -> FileState:
     """Return the state of a file, which is different once the file has been changed or replaced."""
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def read_file_state(path: str | os.PathLike[str]) -> FileState | None:
+def read_inode_size_and_mtime(path: str | os.PathLike[str]) -> FileState | None:
     """Return the state of a file, or None if there is no such file."""
     try:
-        return get_file_state(os.stat(path))  # noqa: PTH116  (thousands)
+        return get_inode_size_and_mtime(os.stat(path))  # noqa: PTH116  (thousands)
     except OSError:
         return None
 
 
-def format_file_state(state: FileState | None) -> str:
+def format_inode_size_and_mtime(state: FileState | None) -> str:
     """Return the state of a file as text, as the catalog and the archive store it; "" for a missing file."""
     return ":".join(map(str, state or ()))
 

@@ -308,7 +308,7 @@ def find_ids_with_prefix(ids: Iterable[str], beginning: str) -> list[str]:
     return found
 
 
-def shorten_references(
+def map_references_to_short_forms(
     references: Iterable[str], find_ids: Callable[[set[str]], Iterable[str]]
 ) -> dict[str, str]:
     """Map each reference that has a short form to this form.

@@ -224,11 +224,11 @@ def format_outdated_subjects_of_turn(subjects: Iterable[tuple[str, str | None]])
     An example is `knowledge changed since: guide/start, guide/old (no longer there)`. `subjects`
     are the references of the turn's outdated subjects, each with the state of its citation.
     """
-    names = (format_outdated_subject(ref, state) for ref, state in subjects)
+    names = (format_reference_of_outdated_subject(ref, state) for ref, state in subjects)
     return f"{KNOWLEDGE_CHANGED}: {', '.join(names)}"
 
 
-def format_outdated_subject(ref: str, state: str | None) -> str:
+def format_reference_of_outdated_subject(ref: str, state: str | None) -> str:
     """Return the reference of an outdated subject, with a remark if the subject no longer exists."""
     return f"{ref} ({NO_LONGER_THERE})" if state == "gone" else ref
 
@@ -416,7 +416,7 @@ def shorten_paths_to_width(text: str, width: int) -> str:
     return text
 
 
-def format_json(value: object) -> str:
+def format_readable_json(value: object) -> str:
     """Format a JSON value for people: indented by two spaces, one member on each line."""
     import orjson
 
@@ -434,8 +434,8 @@ def format_json(value: object) -> str:
 
 
 def format_json_unless_text(value: object) -> str:
-    """Return a string unchanged. Format any other JSON value with `format_json`."""
-    return value if isinstance(value, str) else format_json(value)
+    """Return a string unchanged. Format any other JSON value with `format_readable_json`."""
+    return value if isinstance(value, str) else format_readable_json(value)
 
 
 def format_json_value_on_one_line(value: object) -> str:

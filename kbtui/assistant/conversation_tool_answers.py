@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.citations.citation_formatting_and_markdown_export import format_code_fence
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.terminal_text import format_json
+from kbtui.terminal_text import format_readable_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -328,7 +328,7 @@ def format_xml_element(tag: str, fields: Mapping[str, Any], indent: int) -> str:
             labels = [f"{key}={text}" if text else key for key, text in value.items()]
             items = [f"{inner}  <label>{escape_xml(label)}</label>" for label in labels]
         elif isinstance(value, dict):
-            items = [escape_xml(format_code_fence(format_json(value), "json"))]
+            items = [escape_xml(format_code_fence(format_readable_json(value), "json"))]
         else:
             text = str(value).lower() if isinstance(value, bool) else str(value)
             lines.append(f"{inner}<{name}>{escape_xml(text)}</{name}>")

@@ -61,7 +61,7 @@ from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref, shorten_conversation_ids
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
-from kbtui.terminal_text import format_counted_noun, format_json
+from kbtui.terminal_text import format_counted_noun, format_readable_json
 from kbtui.userdata.turn_mark_lookup import find_marks_of_conversations
 from kbtui.userdata.turn_mark_store import MarkStore
 
@@ -968,7 +968,7 @@ class _ShortenableText(NamedTuple):
 
 
 def _measure_length_in_xml(text: str, is_json: bool) -> int:
-    return len(escape_xml(format_json(text) if is_json else text))
+    return len(escape_xml(format_readable_json(text) if is_json else text))
 
 
 def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, ConversationAnswerNotice]:

@@ -13,7 +13,7 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import JP_ID_PREFIX, decode_jp_id_creation_time
 from kbtui.terminal_text import (
     NO_LONGER_THERE,
-    format_json,
+    format_readable_json,
     make_backtick_fence,
     sanitize,
     sanitize_to_one_line,
@@ -184,7 +184,7 @@ def _format_event_markdown(event: ConversationEvent) -> Iterator[str]:
     elif text or values is None:
         yield format_code_fence(text, "" if isinstance(event.data, str) else kind.language)
     if values is not None:
-        yield format_code_fence(sanitize(format_json(values), "strip"), "json")
+        yield format_code_fence(sanitize(format_readable_json(values), "strip"), "json")
 
 
 def _format_citation_line(citation: Citation) -> str:

@@ -30,7 +30,7 @@ from kbtui.secret_detection import SecretMasker, count_masks
 from kbtui.terminal_text import (
     cut_to_width,
     format_counted_noun,
-    format_json,
+    format_readable_json,
     sanitize,
     sanitize_to_one_line,
 )
@@ -498,7 +498,7 @@ def _format_event_as_html(event: ConversationEvent) -> str:
     heading = f"{_escape_html_line(label)}{call}{name}{outcome}{error}"
     if event.kind in ("chat_request", "message", "notice", "inquiry_request", "inquiry_response"):
         values = (
-            _format_code_as_html(format_json(event.arguments_or_fields))
+            _format_code_as_html(format_readable_json(event.arguments_or_fields))
             if event.arguments_or_fields
             else ""
         )
@@ -510,7 +510,7 @@ def _format_event_as_html(event: ConversationEvent) -> str:
     else:
         body = _format_code_as_html(event.text) if event.text else ""
     if event.arguments_or_fields:
-        body += _format_code_as_html(format_json(event.arguments_or_fields))
+        body += _format_code_as_html(format_readable_json(event.arguments_or_fields))
     first = cut_to_width(sanitize_to_one_line(format_event_text(event)[:400]), _SUMMARY_WIDTH)
     style = ' class="error"' if event.is_error else ""
     summary = f'{heading} <span class="dim">{escape(first)}</span>'

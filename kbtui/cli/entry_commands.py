@@ -393,7 +393,7 @@ def _print_entry_details(library: Library, args: Namespace) -> int:
             for cite in cites
         ],
     }
-    short_refs = reader.shorten_references(cite.source for cite in cites)
+    short_refs = reader.map_references_to_short_forms(cite.source for cite in cites)
     library.close()
     text = _format_entry_details(row, source, chunks, cites, short_refs, marks)
     print_text_or_json(text, facts, args.json)
@@ -420,7 +420,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
     if args.compare:
         return _compare_subject_versions(ref, versions, args)
     turns = [turn for version in versions for turn in version.given_to]
-    short_refs = reader.shorten_references(turns)
+    short_refs = reader.map_references_to_short_forms(turns)
     marks = library.find_marks_in_conversations_of_turns(turns)
     library.close()
     names = [_format_subject_version(version) for version in versions]
@@ -616,7 +616,7 @@ def run_cites_command(args: Namespace) -> int:
         renamed = library.find_renamed_subject(found.ref) if found.gone else None
         marks = library.find_marks_in_conversations_of_turns(cite.source for cite in cites)
         named = [ref for cite in cites for ref in (cite.target, cite.source)]
-        short_refs = reader.shorten_references(named)
+        short_refs = reader.map_references_to_short_forms(named)
     if found.gone:
         later = f"; it was renamed to {renamed}" if renamed else ""
         print_to_stderr(f"{found.ref} cannot be opened: {found.gone}{later}")

@@ -15,7 +15,7 @@ from kbtui.errors import UsageError
 from kbtui.terminal_text import (
     cut_to_width,
     format_counted_noun,
-    format_outdated_subject,
+    format_reference_of_outdated_subject,
     sanitize_to_one_line,
 )
 
@@ -166,7 +166,8 @@ def _format_outdated_turn(turn: TitledTurnWithOutdatedCitations, marks: Iterable
     day = (format_unix_time_as_iso(turn.time) or "no date")[:10]
     title = cut_to_width(sanitize_to_one_line(turn.title), 60)
     subjects = ", ".join(
-        format_outdated_subject(sanitize_to_one_line(ref), state) for ref, state in turn.subjects
+        format_reference_of_outdated_subject(sanitize_to_one_line(ref), state)
+        for ref, state in turn.subjects
     )
     mark_lines = format_turn_mark_lines(marks, " " * 9)
     return f"       {turn.short_ref}  {day}  {title}\n{mark_lines}         given {subjects}"

@@ -13,7 +13,7 @@ from kbtui.conversations.conversation_data_types import format_event_text
 from kbtui.dates import format_timestamp
 from kbtui.errors import UsageError
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
-from kbtui.terminal_text import format_json
+from kbtui.terminal_text import format_readable_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -405,7 +405,7 @@ def _search_event(
     turn: Turn, event: ConversationEvent, query: GrepQuery, found: ConversationMatches
 ) -> None:
     # Values are searched as JSON, as in JP.
-    text = format_event_text(event, format_json)
+    text = format_event_text(event, format_readable_json)
     spans = list(query.pattern.find_matching_lines(text))
     kept = max(0, query.limit - found.count)
     if spans and kept and query.masked:
@@ -433,7 +433,9 @@ def _search_event(
 def _mask_event_text(event: ConversationEvent, text: str) -> str:
     """Return `text`, the text of an event, with its secrets masked."""
     if event.arguments_or_fields:
-        text = format_event_text(event, lambda values: format_json(mask_secrets_in_json(values)))
+        text = format_event_text(
+            event, lambda values: format_readable_json(mask_secrets_in_json(values))
+        )
         return mask_secrets(text)
     return str(mask_secrets_in_json(text))
 

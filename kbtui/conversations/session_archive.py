@@ -33,9 +33,9 @@ from kbtui.errors import NothingFound, WorkspaceError
 from kbtui.file_reading_and_writing import (
     FileState,
     FileWriteOrRemoval,
-    format_file_state,
-    get_file_state,
-    read_file_state,
+    format_inode_size_and_mtime,
+    get_inode_size_and_mtime,
+    read_inode_size_and_mtime,
     read_regular_file,
     write_file_atomically,
 )
@@ -232,7 +232,7 @@ def keep_copy_of_conversation(
     if (
         earlier is not None
         and earlier.original == str(path)
-        and earlier.original_state == format_file_state(read_file_state(path))
+        and earlier.original_state == format_inode_size_and_mtime(read_inode_size_and_mtime(path))
     ):
         return "unchanged"
     with open_regular_file(str(path)) as (file, size):
@@ -244,7 +244,7 @@ def keep_copy_of_conversation(
         id=info.id,
         agent=info.agent,
         original=str(path),
-        original_state=format_file_state(get_file_state(status)),
+        original_state=format_inode_size_and_mtime(get_inode_size_and_mtime(status)),
         file_name=f"{sha256}{path.suffix}{KEPT_FILE_SUFFIX}",
         size=size,
         kept_size=len(compressed),
@@ -528,7 +528,7 @@ _records: dict[str, tuple[FileState, KeptSession]] = {}
 def _read_session_record(path: str) -> KeptSession | DamagedArchiveFile | None:
     """Return the record in a file, or its damage if the record is unusable; None if there is no file."""
     try:
-        state = get_file_state(os.stat(path))  # noqa: PTH116
+        state = get_inode_size_and_mtime(os.stat(path))  # noqa: PTH116
         known = _records.get(path)
         if known is not None and known[0] == state:
             return known[1]

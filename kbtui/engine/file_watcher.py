@@ -27,7 +27,7 @@ from kbtui.conversations.conversation_repository import (
     list_watched_conversation_directories,
     list_watched_conversation_files,
 )
-from kbtui.file_reading_and_writing import read_file_state
+from kbtui.file_reading_and_writing import read_inode_size_and_mtime
 from kbtui.workspace.client_environment import make_thread_with_client_environment
 
 if TYPE_CHECKING:
@@ -368,7 +368,10 @@ class FileWatcher:
 
     def _read_states_of_watched_conversation_files(self) -> list[FileState | None]:
         """Return the state of each watched agent file; None for a missing file."""
-        return [read_file_state(path) for path in list_watched_conversation_files(self._workspace)]
+        return [
+            read_inode_size_and_mtime(path)
+            for path in list_watched_conversation_files(self._workspace)
+        ]
 
     def _watch_with_inotify(self, roots: list[Path]) -> Generator[set[str]]:
         """Yield the paths that have changed, until `_should_restart` is set.

@@ -287,7 +287,7 @@ def query_entry_page(
             last = page.entries[-1]
             page.cursor = _encode_page_cursor(last.created, last.id, wanted)
         _fill_citation_counts(db, workspace, page.entries, now)
-    short_refs = reader.shorten_references(row.ref for row in page.entries)
+    short_refs = reader.map_references_to_short_forms(row.ref for row in page.entries)
     for row in page.entries:
         row.short_ref = short_refs.get(row.ref, row.ref)
     return page

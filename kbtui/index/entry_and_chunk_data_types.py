@@ -69,7 +69,7 @@ class CatalogEntry(NamedTuple):
     """A subject or a conversation in the catalog.
 
     * `signature` changes whenever the entry must be indexed again.
-    * `stat` is the state of the file `path` (see `format_file_state`), for a quick comparison
+    * `stat` is the state of the file `path` (see `format_inode_size_and_mtime`), for a quick comparison
       before a hit is shown.
     * `created` and `changed` are in Unix seconds.
     * `error` says why the entry is not indexed, or which part of it could not be read.

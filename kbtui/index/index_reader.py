@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from kbtui.errors import IndexUnavailable
 from kbtui.index import index_generations
 from kbtui.index.catalog_database import CatalogDatabase
-from kbtui.references import shorten_references
+from kbtui.references import map_references_to_short_forms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -131,10 +131,12 @@ class IndexReader:
             value = self._catalog.get_meta_value("configuration")
             return json.loads(value) if value else []
 
-    def shorten_references(self, references: Iterable[str]) -> dict[str, str]:
+    def map_references_to_short_forms(self, references: Iterable[str]) -> dict[str, str]:
         """Map references to their short forms. A reference without a short form is left out."""
         with self._lock_catalog_and_convert_errors():
-            return shorten_references(references, self._catalog.find_conversation_ids_with_prefixes)
+            return map_references_to_short_forms(
+                references, self._catalog.find_conversation_ids_with_prefixes
+            )
 
     find_chunk_numbers_of_turns = _make_locked_catalog_method(
         CatalogDatabase.find_chunk_numbers_of_turns

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.file_reading_and_writing import format_file_state, get_file_state
+from kbtui.file_reading_and_writing import format_inode_size_and_mtime, get_inode_size_and_mtime
 from kbtui.index.chunk_splitter import (
     add_chunk_ids,
     split_conversation_into_chunks,
@@ -100,7 +100,7 @@ def read_subject_entry(subject: Subject) -> IndexableEntryOrPart:
     )
     try:
         status = os.stat(subject.file)  # noqa: PTH116  (thousands)
-        entry = entry._replace(stat=format_file_state(get_file_state(status)))
+        entry = entry._replace(stat=format_inode_size_and_mtime(get_inode_size_and_mtime(status)))
         if subject.size > SUBJECT_BYTES_MAX:
             raise KbtuiError(f"not indexed: larger than {SUBJECT_BYTES_MAX // 1_000_000} MB")
         return _extract_subject_entry(subject, entry)
@@ -188,7 +188,9 @@ def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
     )
     if info.events_path:
         with suppress(OSError):
-            return entry._replace(stat=format_file_state(get_file_state(info.events_path.stat())))
+            return entry._replace(
+                stat=format_inode_size_and_mtime(get_inode_size_and_mtime(info.events_path.stat()))
+            )
     return entry
 
 

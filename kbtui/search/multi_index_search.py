@@ -437,7 +437,7 @@ class _MultiIndexSearch:
             root = str(self._indexes[position].workspace.root)
             with self._convert_index_errors(position):
                 refs = (hit.ref for hit in hits if hit.workspace == root)
-                found = self._runs[position].reader.shorten_references(refs) | found
+                found = self._runs[position].reader.map_references_to_short_forms(refs) | found
         return found
 
     @contextmanager

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Literal
 
 from kbtui.errors import KbtuiError
 from kbtui.file_reading_and_writing import (
-    format_file_state,
-    get_file_state,
+    format_inode_size_and_mtime,
+    get_inode_size_and_mtime,
     read_regular_file,
 )
 from kbtui.index.entry_and_chunk_data_types import make_subject_id
@@ -141,7 +141,7 @@ def _has_configuration_changed(reader: IndexReader) -> bool:
 
 def _format_current_file_stat(path: str) -> str | None:
     status = _stat_file(path)
-    return format_file_state(get_file_state(status)) if status else None
+    return format_inode_size_and_mtime(get_inode_size_and_mtime(status)) if status else None
 
 
 def _stat_file(path: str) -> os.stat_result | None:

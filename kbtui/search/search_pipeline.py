@@ -113,7 +113,7 @@ def run_search_and_build_answer(
         empty=not run.scores and run.reader.is_catalog_empty(hidden=request.hidden),
         filters=format_filters_in_effect(request, run.query),
         is_gap=is_knowledge_gap(run, hits[0] if hits else None),
-        short_refs=run.reader.shorten_references(hit.ref for hit in hits),
+        short_refs=run.reader.map_references_to_short_forms(hit.ref for hit in hits),
     )
 
 

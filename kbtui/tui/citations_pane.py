@@ -248,7 +248,11 @@ class CitationsPane(BorderOnlyPane, Vertical):
         found = self._library.extract_citations(conversation)
         try:
             reader = self._library.open_index_reader()
-            return found, reader.shorten_references(cite.target for cite in found), activities
+            return (
+                found,
+                reader.map_references_to_short_forms(cite.target for cite in found),
+                activities,
+            )
         except IndexUnavailable:
             return found, {}, activities
 

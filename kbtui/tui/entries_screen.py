@@ -349,7 +349,9 @@ def _make_citation_blocks(library: Library, row: EntryListRow, now: datetime) ->
     since = now - timedelta(days=CITATION_DAYS)
     found = library.find_citing_turns(library.parse_entered_reference(row.ref))
     citations = [one for one in found if one.timestamp is None or one.timestamp >= since]
-    short_refs = library.open_index_reader().shorten_references(one.source for one in citations)
+    short_refs = library.open_index_reader().map_references_to_short_forms(
+        one.source for one in citations
+    )
     shown = citations[:MAX_CITATIONS]
     marks = library.find_marks_in_conversations_of_turns(one.source for one in shown)
     heading = f"Cited in the last {CITATION_DAYS} days"

@@ -379,7 +379,7 @@ def collect_usage_statistics(
     stale_before = now - stale_days * DAY_SECONDS
     stale = [use for use in cited if use.kind == "subject" and use.changed < stale_before]
     most_cited = cited[:limit]
-    short_refs = reader.shorten_references(use.ref for use in most_cited)
+    short_refs = reader.map_references_to_short_forms(use.ref for use in most_cited)
     for use in most_cited:
         use.short_ref = short_refs.get(use.ref, use.ref)
     outdated = list_outdated_turns(workspace, reader, hidden=hidden)
@@ -409,7 +409,7 @@ def _add_titles_to_outdated_turns(
 ) -> list[TitledTurnWithOutdatedCitations]:
     entries = reader.get_entries_by_id({turn.conversation for turn in turns})
     refs = [str(make_conversation_ref(turn.conversation, turn.turn)) for turn in turns]
-    short_refs = reader.shorten_references(refs)
+    short_refs = reader.map_references_to_short_forms(refs)
     return [
         TitledTurnWithOutdatedCitations(
             ref,

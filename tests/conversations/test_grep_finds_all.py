@@ -26,7 +26,7 @@ from kbtui.conversations.formats.conversation_format import DecodedTurns
 from kbtui.conversations.formats.damage_tolerant_file_reader import parse_json_array
 from kbtui.conversations.formats.jp.jp_conversation_loader import decode_turns
 from kbtui.conversations.formats.jp.jp_event_parser import JpEventParser
-from kbtui.terminal_text import format_json
+from kbtui.terminal_text import format_readable_json
 
 _WORD = st.text(st.sampled_from('abAB kKsİſ\u212aéÉ"\\/\n\t.…😀'), max_size=12)
 _ELEMENT = st.one_of(
@@ -81,7 +81,7 @@ def search_every_line(data: bytes, query: GrepQuery) -> list[tuple[str, int, str
         for turn in builder.turns
         for event in turn.events
         if EVENT_KINDS[event.kind].role in query.scopes
-        for line in format_event_text(event, format_json).split("\n")
+        for line in format_event_text(event, format_readable_json).split("\n")
         if query.pattern.find_match_spans(line)
     ]
 

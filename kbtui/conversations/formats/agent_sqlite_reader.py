@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import WorkspaceError
-from kbtui.file_reading_and_writing import FileState, read_file_state
+from kbtui.file_reading_and_writing import FileState, read_inode_size_and_mtime
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,7 +26,7 @@ DatabaseState = tuple[FileState | None, ...]
 
 def read_database_state(path: str) -> DatabaseState:
     """Return the state of a database's files. It changes whenever the database changes."""
-    return tuple(read_file_state(f"{path}{suffix}") for suffix in ("", "-wal"))
+    return tuple(read_inode_size_and_mtime(f"{path}{suffix}") for suffix in ("", "-wal"))
 
 
 @contextmanager
@@ -72,8 +72,8 @@ def _check_and_make_database_uri(path: str) -> str:
     uri = f"{Path(path).absolute().as_uri()}?mode=ro"
     if header[18] != _WAL_VERSION:
         return uri
-    log = read_file_state(f"{path}-wal")
-    if log is not None and read_file_state(f"{path}-shm") is not None:
+    log = read_inode_size_and_mtime(f"{path}-wal")
+    if log is not None and read_inode_size_and_mtime(f"{path}-shm") is not None:
         return uri
     if log is not None and log[1]:
         raise WorkspaceError(

@@ -38,7 +38,7 @@ from kbtui.conversations.formats.stored_session import (
 from kbtui.conversations.formats.turn_builder import TurnBuilder
 from kbtui.conversations.project_directories import ProjectDirectories, ProjectDirectory
 from kbtui.errors import WorkspaceError
-from kbtui.file_reading_and_writing import get_file_state
+from kbtui.file_reading_and_writing import get_inode_size_and_mtime
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.paths import expand_user, find_local_time_zone, read_environment_variable
 
@@ -121,7 +121,7 @@ class AiderFormat(ConversationFormat):
         with open_regular_file(path) as (file, _):
             state = os.fstat(file)
             known = self._histories.get(path)
-            if known is not None and known.state == get_file_state(state):
+            if known is not None and known.state == get_inode_size_and_mtime(state):
                 return known
             history = _find_sessions_in_history_file(file, path, state, known)
         self._histories[path] = history
@@ -237,7 +237,7 @@ def _find_sessions_in_history_file(
     file: int, path: str, status: os.stat_result, known: _CachedAiderSessionList | None
 ) -> _CachedAiderSessionList:
     """Find the sessions of an open file; `known` is the result of an earlier call."""
-    state = get_file_state(status)
+    state = get_inode_size_and_mtime(status)
     sessions: list[_AiderSessionRange] = []
     start = 0
     if known is not None and known.sessions and _has_history_file_only_grown(file, state, known):

@@ -43,7 +43,7 @@ from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.terminal_text import format_counted_noun, format_json
+from kbtui.terminal_text import format_counted_noun, format_readable_json
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:
@@ -513,7 +513,7 @@ def _format_message_content(content: Any) -> str:
     if type(content) is str:
         return content
     if type(content) is not list:
-        return "" if content is None else format_json(content)
+        return "" if content is None else format_readable_json(content)
     return "\n".join(map(_format_content_block, content))
 
 
@@ -521,12 +521,12 @@ def _format_content_block(block: Any) -> str:
     if type(block) is str:
         return block
     if type(block) is not dict:
-        return format_json(block)
+        return format_readable_json(block)
     if block.get("type") == "text" and type(block.get("text")) is str:
         return str(block["text"])
     if block.get("type") in {"image", "document"}:
         return _format_media_block(block)
-    return format_json(block)
+    return format_readable_json(block)
 
 
 def _format_media_block(block: dict[str, Any]) -> str:
@@ -602,7 +602,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         kind = record.get("type")
         uuid = record.get("uuid")
         if type(uuid) is str:
-            content = format_json([kind, _get_message_content(record)])
+            content = format_readable_json([kind, _get_message_content(record)])
             written = (uuid, crc32(content.encode("utf-8", "surrogatepass")))
             if written in self._written:
                 return  # the agent wrote the record a second time

@@ -59,7 +59,7 @@ from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.terminal_text import format_json
+from kbtui.terminal_text import format_readable_json
 from kbtui.workspace.paths import get_user_home, read_environment_variable
 
 if TYPE_CHECKING:
@@ -849,7 +849,7 @@ def read_tool_output(output: Any) -> tuple[str, bool]:
     if type(output) is not str:
         if output is None:
             return "", is_error
-        return format_json(output), is_error
+        return format_readable_json(output), is_error
     if output.startswith("{"):
         try:
             value = orjson.loads(output)
@@ -913,7 +913,7 @@ def _read_text_and_images(content: Any) -> tuple[str, list[str]]:
             url = part["image_url"]
             images.append(_format_image_placeholder(url["url"] if type(url) is dict else url))
         else:
-            texts.append(format_json(part))
+            texts.append(format_readable_json(part))
     return "\n".join(texts), images
 
 

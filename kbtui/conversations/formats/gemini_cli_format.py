@@ -60,7 +60,7 @@ from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.terminal_text import format_json, format_json_unless_text
+from kbtui.terminal_text import format_json_unless_text, format_readable_json
 from kbtui.workspace.paths import get_user_home, read_environment_variable
 
 if TYPE_CHECKING:
@@ -740,7 +740,7 @@ def _read_message_parts(content: Any) -> _GeminiMessageContent:
         elif type(part.get("inlineData")) is dict or type(part.get("fileData")) is dict:
             files.append(_format_file_placeholder(part.get("inlineData") or part["fileData"]))
         elif part.keys() - {"thoughtSignature", "thought"}:
-            files.append(format_json(part))
+            files.append(format_readable_json(part))
     # The parts are pieces of one text, so no line breaks are added between them.
     text = "".join(texts)
     return found._replace(text="\n".join([*([text] if text else []), *files]))
@@ -770,7 +770,7 @@ def read_tool_result(result: Any) -> tuple[str, bool]:
     """Return the text of a tool's result, and whether the tool failed."""
     if type(result) is dict and "functionResponse" not in result and "text" not in result:
         diff = result.get("fileDiff")
-        return (diff if type(diff) is str else format_json(result)), False
+        return (diff if type(diff) is str else format_readable_json(result)), False
     parts = _read_message_parts(result)
     texts, is_error = [], False
     for one in parts.responses:

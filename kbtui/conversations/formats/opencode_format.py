@@ -57,7 +57,7 @@ from kbtui.conversations.formats.turn_builder import (
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import convert_unix_time_to_datetime
 from kbtui.errors import WorkspaceError
-from kbtui.file_reading_and_writing import read_file_state
+from kbtui.file_reading_and_writing import read_inode_size_and_mtime
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace import paths
 
@@ -196,7 +196,7 @@ class OpencodeFormat(ConversationFormat):
         project = projects.find_directory_of(row["directory"])
         created = convert_unix_time_to_datetime(row["time_created"], 1000)
         updated = convert_unix_time_to_datetime(row["time_updated"], 1000)
-        state = read_file_state(path)
+        state = read_inode_size_and_mtime(path)
         modified = datetime.fromtimestamp(state[2] / 1e9 if state else 0, UTC)
         parent = get_text_or_none(row["parent_id"])
         return StoredSession(
@@ -452,11 +452,11 @@ class _OpencodeSessionFiles:
         for name in names:
             parts = f"{self.parts}/{name.removesuffix('.json')}"
             states.append(
-                f"{name} {read_file_state(f'{self.messages}/{name}')} {read_file_state(parts)}"
+                f"{name} {read_inode_size_and_mtime(f'{self.messages}/{name}')} {read_inode_size_and_mtime(parts)}"
             )
         if names:
             # opencode may still be writing the parts of the last message, one after another.
-            states += map(str, map(read_file_state, self._list_part_files(names[-1])))
+            states += map(str, map(read_inode_size_and_mtime, self._list_part_files(names[-1])))
         return states
 
     def iterate_messages(self) -> Iterator[_OpencodeStoredMessage]:
@@ -476,7 +476,7 @@ class _OpencodeSessionFiles:
         size = 0
         for name in _list_json_files(self.messages):
             for path in (f"{self.messages}/{name}", *self._list_part_files(name)):
-                if (state := read_file_state(path)) is not None:
+                if (state := read_inode_size_and_mtime(path)) is not None:
                     size += state[1]
         return size
 

@@ -33,7 +33,7 @@ from kbtui.conversations.formats.turn_builder import READ_ERRORS, get_text_or_no
 from kbtui.dates import convert_unix_time_to_datetime, format_timestamp, parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.file_reading_and_writing import read_regular_file
-from kbtui.terminal_text import format_json
+from kbtui.terminal_text import format_readable_json
 from kbtui.workspace.published_library_settings import find_existing_library_mirror
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def _decode_event(values: dict[str, Any]) -> ConversationEvent:
         raise ValueError("the text or kind of an event is not a string")
     if given["kind"] not in EVENT_KINDS:
         # A newer version of kbtui published this event. It is shown as JSON, like an agent's unknown events.
-        given |= {"kind": "unknown", "name": given["kind"], "text": format_json(values)}
+        given |= {"kind": "unknown", "name": given["kind"], "text": format_readable_json(values)}
     blocks = values.get("blocks")
     if blocks is not None:
         given["blocks"] = [

@@ -20,7 +20,7 @@ from kbtui.conversations.formats.conversation_format import SkippedConversationP
 from kbtui.conversations.formats.damage_tolerant_file_reader import open_regular_file
 from kbtui.dates import convert_unix_time_to_datetime, parse_timestamp
 from kbtui.errors import WorkspaceError
-from kbtui.file_reading_and_writing import get_file_state
+from kbtui.file_reading_and_writing import get_inode_size_and_mtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -151,7 +151,7 @@ class SessionFileCache(Generic[_Facts]):
 
     def read_file_facts(self, path: str, status: os.stat_result) -> _Facts:
         """Return the facts about a file. Raises what `read_facts` raises."""
-        state = get_file_state(status)
+        state = get_inode_size_and_mtime(status)
         known = self._files.get(path)
         if known is None or known[0][0] != state[0] or not (known[1] or known[0] == state):
             facts = self._read_facts(path)

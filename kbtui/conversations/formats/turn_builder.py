@@ -18,7 +18,7 @@ from kbtui.conversations.conversation_data_types import (
     sum_token_usage,
 )
 from kbtui.dates import parse_timestamp
-from kbtui.terminal_text import format_counted_noun, format_json, format_json_unless_text
+from kbtui.terminal_text import format_counted_noun, format_json_unless_text, format_readable_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -200,7 +200,9 @@ class TurnBuilder(ConversationProblemCollector):
         self, name: str, record: Any, time: datetime | None = None
     ) -> ConversationEvent:
         """Add a record of a kind unknown to kbtui. It is shown as JSON and starts no turn."""
-        event = ConversationEvent("unknown", time, format_json(record), self.count, name=name)
+        event = ConversationEvent(
+            "unknown", time, format_readable_json(record), self.count, name=name
+        )
         (self.turns[-1].events if self.turns else self.leading).append(event)
         self.last_time = time or self.last_time
         return event

@@ -34,8 +34,8 @@ from kbtui.terminal_text import (
     KNOWLEDGE_CHANGED,
     cut_to_width,
     format_counted_noun,
-    format_outdated_subject,
     format_outdated_subjects_of_turn,
+    format_reference_of_outdated_subject,
     is_sanitize_policy_strip,
     sanitize_to_one_line,
     strip_escape_sequences_before_cutting,
@@ -555,7 +555,7 @@ class _ConversationReaderDocumentBuilder:
         self.lead = [("    ", "")]
         for number, cite in enumerate(cites):
             self._add_outdated_citation_warning(
-                f"{key}:{number}", format_outdated_subject(*changes[number]), cite
+                f"{key}:{number}", format_reference_of_outdated_subject(*changes[number]), cite
             )
         self.lead = []
 

@@ -20,7 +20,7 @@ from kbtui.conversations.formats.turn_builder import (
     get_count_or_none,
     get_text_or_none,
 )
-from kbtui.terminal_text import format_json, format_json_value_on_one_line
+from kbtui.terminal_text import format_json_value_on_one_line, format_readable_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -214,7 +214,7 @@ class JpContentDecoder:
         if type(resource) is str:
             return ContentBlock("resource", name=resource, state=_get_external_uri_state(resource))
         if type(resource) is not dict:
-            return ContentBlock("resource", format_json(resource))
+            return ContentBlock("resource", format_readable_json(resource))
         block = ContentBlock(
             "resource",
             name=_find_first_text(resource, _NAME_KEYS),
@@ -228,7 +228,7 @@ class JpContentDecoder:
             block.state = _get_external_uri_state(block.name)
         said = get_text_or_none(resource.get("description"))
         rest = {key: value for key, value in resource.items() if key not in known}
-        more = format_json(decode_base64_strings(rest)) if rest else None
+        more = format_readable_json(decode_base64_strings(rest)) if rest else None
         block.text = "\n".join(part for part in (said, block.text, more) if part)
         return block
 
@@ -250,7 +250,7 @@ class JpContentDecoder:
             )
             if self._add_content_to_block(result, block):
                 return result
-        return ContentBlock(kind, format_json(decode_base64_strings(block)))
+        return ContentBlock(kind, format_readable_json(decode_base64_strings(block)))
 
     def _add_content_to_block(self, block: ContentBlock, value: dict[str, Any]) -> bool:
         """Add the content of an object to a block: a text, base64 data, or the content of a blob.

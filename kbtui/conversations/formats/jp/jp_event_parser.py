@@ -25,7 +25,7 @@ from kbtui.conversations.formats.jp.jp_content_decoder import (
 )
 from kbtui.conversations.formats.turn_builder import ConversationProblemCollector, get_text_or_none
 from kbtui.dates import parse_timestamp
-from kbtui.terminal_text import format_json, format_json_unless_text
+from kbtui.terminal_text import format_json_unless_text, format_readable_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,7 +194,9 @@ class JpEventParser(ConversationProblemCollector):
             # A newer version of JP wrote this element. It is shown as JSON, and neither starts a turn
             # nor ends a message that is split into several elements.
             time = self._parse_element_timestamp(index, kind, element)
-            event = ConversationEvent("unknown", time, format_json(element), index, name=kind)
+            event = ConversationEvent(
+                "unknown", time, format_readable_json(element), index, name=kind
+            )
             (self._turn.events if self._turn else self.leading).append(event)
 
     # one method for each type of element
@@ -304,7 +306,7 @@ class JpEventParser(ConversationProblemCollector):
                 self.add_event_problem(event, "the arguments are nested too deeply")
         else:
             event.arguments = {}
-            event.text = format_json(arguments)
+            event.text = format_readable_json(arguments)
             self.add_event_problem(event, "the arguments are not an object")
         self._remember_open_request(event, element, self._open_calls)
 
@@ -418,7 +420,7 @@ class JpEventParser(ConversationProblemCollector):
         except RecursionError:
             blocks = None
         if blocks is None:
-            event.text = format_json(value)
+            event.text = format_readable_json(value)
             what = f"the field {field} is {'not a string' if field in element else 'missing'}"
             self.add_event_problem(event, what)
         else:
