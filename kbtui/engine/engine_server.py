@@ -154,7 +154,7 @@ class EngineServer:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._should_end.wait(), pause)
             self._workspace_pool.maintain_workspaces()
-            if reason := self._find_reason_to_end_engine():
+            if reason := self._explain_replaced_lock_or_socket():
                 self._log(reason)
                 return
             if (
@@ -172,8 +172,8 @@ class EngineServer:
                 self._log("idle")
                 return
 
-    def _find_reason_to_end_engine(self) -> str | None:
-        """Return why this engine must end, or None if it can continue."""
+    def _explain_replaced_lock_or_socket(self) -> str | None:
+        """Return that the lock file or the socket was replaced, so that this engine must end; None if neither was."""
         if not self._holds_lock_and_socket():
             return "the lock file or the socket was replaced"
         return None
@@ -244,7 +244,7 @@ class EngineServer:
 
         Raises `ConnectionResetError` if another engine must answer.
         """
-        if reason := self._find_reason_to_end_engine():
+        if reason := self._explain_replaced_lock_or_socket():
             self._should_end.set()
             raise ConnectionResetError(reason)
         slot = None

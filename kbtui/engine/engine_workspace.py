@@ -349,7 +349,7 @@ class EngineWorkspace:
             self._log(f"the published library was not refreshed: {error}")
         return PULL_CHECK_SECONDS
 
-    def find_reason_to_close(self) -> str | None:
+    def find_reason_to_reopen(self) -> str | None:
         """Return why the workspace must be closed and opened again, or None if it can stay open."""
         if not self._index_refresh_worker.is_alive:
             return "the thread that writes the index has ended"

@@ -168,7 +168,7 @@ class WorkspacePool:
         with client_environment.apply_to_thread_or_task():
             index_directory = workspace.cache_dir
         slot = self._slots.get(index_directory)
-        if slot is not None and (reason := self._find_reason_to_close(slot)):
+        if slot is not None and (reason := self._find_reason_to_reopen_workspace(slot)):
             self.close_workspace(slot, reason)
             slot = None
         fingerprint = make_client_environment_fingerprint(client_environment)
@@ -211,12 +211,12 @@ class WorkspacePool:
         """
         if self._slots.get(slot.index_directory) is not slot:
             raise ConnectionResetError("the workspace was closed")
-        if reason := self._find_reason_to_close(slot):
+        if reason := self._find_reason_to_reopen_workspace(slot):
             self.close_workspace(slot, reason)
             raise ConnectionResetError(reason)
 
-    def _find_reason_to_close(self, slot: PooledWorkspace) -> str | None:
-        """Return why a workspace must be closed, or None if it can stay open."""
+    def _find_reason_to_reopen_workspace(self, slot: PooledWorkspace) -> str | None:
+        """Return why a workspace must be closed and opened again, or None if it can stay open."""
         if slot.opened_workspace is None or slot.lock is None:
             return None
         if not slot.lock.is_locked_file_in_place():
@@ -226,7 +226,7 @@ class WorkspacePool:
             # The client for which the workspace was opened has left. The other clients connect again.
             return "no client has the environment variables with which the workspace was opened"
         try:
-            return slot.opened_workspace.find_reason_to_close()
+            return slot.opened_workspace.find_reason_to_reopen()
         except Exception:
             return f"an error: {traceback.format_exc()}"
 
@@ -236,7 +236,7 @@ class WorkspacePool:
         for slot in list(self._slots.values()):
             if (opened := slot.opened_workspace) is None:
                 continue
-            if reason := self._find_reason_to_close(slot):
+            if reason := self._find_reason_to_reopen_workspace(slot):
                 self.close_workspace(slot, reason)
                 continue
             if slot.clients or opened.is_busy:

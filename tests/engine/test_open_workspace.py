@@ -116,8 +116,8 @@ async def test_two_workspaces_in_one_process_keep_to_their_clients(
 
         # Each follows its client's settings file.
         bob.write_settings('language = "german"\n')
-        assert hers.find_reason_to_close() is None
-        assert his.find_reason_to_close() == "the settings have changed"
+        assert hers.find_reason_to_reopen() is None
+        assert his.find_reason_to_reopen() == "the settings have changed"
 
         # Each writes into its client's directories, and nothing into those of this process.
         assert ann.count_logged_searches() >= 2
@@ -133,6 +133,6 @@ async def test_settings_that_change_while_the_engine_starts_are_noticed(tmp_path
     settings = person.load_settings()
     person.write_settings('language = "german"\n')
     async with person.open_workspace(settings) as opened:
-        assert opened.find_reason_to_close() == "the settings have changed"
+        assert opened.find_reason_to_reopen() == "the settings have changed"
     async with person.open_workspace(person.load_settings()) as opened:
-        assert opened.find_reason_to_close() is None
+        assert opened.find_reason_to_reopen() is None
