@@ -89,7 +89,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             super().__init__()
             self.text, self.name = text, name
 
-    class CitationSummaryLineChanged(Message):
+    class TurnCitationSummaryLineChanged(Message):
         """The line that names the citations of the turn at the cursor has changed.
 
         `forms` are variants of the line, longest first. The list is empty while the pane is visible,
@@ -100,7 +100,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             super().__init__()
             self.forms = forms
 
-    class AllTurnActionsLoaded(Message):
+    class ActionsOfAllTurnsLoaded(Message):
         """The pane's attribute `activities` now has the activity of each turn."""
 
     def __init__(self, library: Library, clock: Clock, reader: DocumentView) -> None:
@@ -134,7 +134,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         """The number of the turn for which the rows were made."""
         self._turn_timer: Timer | None = None
         self._is_visible = False
-        self._citation_summary_forms: list[Spans] = []
+        self._turn_citation_summary_forms: list[Spans] = []
         """The variants of the citation summary line, which the reader shows while this pane is hidden."""
 
     def compose(self) -> ComposeResult:
@@ -260,7 +260,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self, found: tuple[list[Citation], dict[str, str], dict[int, TurnActionsAndCommands]]
     ) -> None:
         citations, self._short_refs, self.activities = found
-        self.post_message(self.AllTurnActionsLoaded())
+        self.post_message(self.ActionsOfAllTurnsLoaded())
         self._used = {}
         for cite in citations:
             self._used.setdefault(cite.turn, []).append(cite)
@@ -287,11 +287,11 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     def on_show(self) -> None:
         self._is_visible = True
-        self._update_citation_summary_line()
+        self._update_turn_citation_summary_line()
 
     def on_hide(self) -> None:
         self._is_visible = False
-        self._update_citation_summary_line()
+        self._update_turn_citation_summary_line()
 
     def _update_citation_rows(self) -> None:
         self._turn_timer = None
@@ -307,11 +307,13 @@ class CitationsPane(BorderOnlyPane, Vertical):
                     rows.append(ListRow("files", how, selectable=False))
                 rows.append(self._make_cited_passage_row(number, cite))
             if not used:
-                why = _explain_missing_citations(self._conversation, turn)
+                why = _explain_turn_without_citations(self._conversation, turn)
                 rows += self._make_explanation_rows("used", WAITING if self._used is None else why)
             rows.append(ListRow("blank", [], selectable=False))
             if activity := self.activities.get(turn):
-                rows += self._make_turn_action_rows(self._conversation.info.id, turn, activity)
+                rows += self._make_rows_of_agent_actions_in_turn(
+                    self._conversation.info.id, turn, activity
+                )
             self._show_citation_numbers_in_reader(turn, used)
         if self._target is not None:
             turns: dict[str, list[Citation]] = {}
@@ -322,17 +324,17 @@ class CitationsPane(BorderOnlyPane, Vertical):
             if not turns:
                 rows += self._make_explanation_rows("using", self._why_not_used)
         self.list.set_rows(rows)
-        self._update_citation_summary_line()
+        self._update_turn_citation_summary_line()
 
-    def _update_citation_summary_line(self) -> None:
+    def _update_turn_citation_summary_line(self) -> None:
         forms: list[Spans] = []
         if self._conversation and self._conversation.turns and not self._is_visible:
-            forms = self._make_citation_summary_forms(self._conversation)
-        if forms != self._citation_summary_forms:
-            self._citation_summary_forms = forms
-            self.post_message(self.CitationSummaryLineChanged(forms))
+            forms = self._make_turn_citation_summary_forms(self._conversation)
+        if forms != self._turn_citation_summary_forms:
+            self._turn_citation_summary_forms = forms
+            self.post_message(self.TurnCitationSummaryLineChanged(forms))
 
-    def _make_citation_summary_forms(self, conversation: Conversation) -> list[Spans]:
+    def _make_turn_citation_summary_forms(self, conversation: Conversation) -> list[Spans]:
         """Return variants of a line such as "cited: learned api/errors", longest first.
 
         Each cited subject, conversation and file is named once, a file without its directory. Files
@@ -345,7 +347,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         if self._used is None:
             return [[(WAITING, "dim")]]
         if not used:
-            why = _explain_missing_citations(conversation, turn).replace(" in this turn", "")
+            why = _explain_turn_without_citations(conversation, turn).replace(" in this turn", "")
             return [[(f"{cited} nothing: {why[0].lower()}{why[1:].rstrip('.')}", "dim")]]
         by_target: dict[str, Citation] = {}
         for cite in sorted(used, key=lambda cite: cite.kind == "file"):
@@ -364,11 +366,13 @@ class CitationsPane(BorderOnlyPane, Vertical):
             for (how, name, change), number in counts.items()
         ]
         forms = [
-            _make_citation_summary_line(cited, texts, has_words=has_words, has_folders=has_folders)
+            _make_turn_citation_summary_line(
+                cited, texts, has_words=has_words, has_folders=has_folders
+            )
             for has_words, has_folders in ((True, True), (False, True), (False, False))
         ]
         for named in range(min(len(texts) - 1, MAX_COUNTED_NAMES), 0, -1):
-            line = _make_citation_summary_line(
+            line = _make_turn_citation_summary_line(
                 cited, texts[:named], has_words=False, has_folders=False
             )
             left = sum([*counts.values()][named:])
@@ -390,7 +394,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         lines = enumerate(wrap_spans([(text, "dim")], width))
         return [ListRow(f"note:{key}:{n}", line.spans, selectable=False) for n, line in lines]
 
-    def _make_turn_action_rows(
+    def _make_rows_of_agent_actions_in_turn(
         self, conversation: str, turn: int, activity: TurnActionsAndCommands
     ) -> Iterator[ListRow]:
         """Yield rows about the activity of a turn.
@@ -526,7 +530,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self.post_message(OpenTargetRequested(row.data))
 
 
-def _make_citation_summary_line(
+def _make_turn_citation_summary_line(
     cited: str, texts: list[tuple[str, str, str]], *, has_words: bool, has_folders: bool
 ) -> Spans:
     line: Spans = []
@@ -599,7 +603,7 @@ def _find_citation_target(cite: Citation) -> NavigationTarget | None:
     return make_navigation_target(make_conversation_ref(cite.conversation, cite.turn, cite.call))
 
 
-def _explain_missing_citations(conversation: Conversation, turn: int) -> str:
+def _explain_turn_without_citations(conversation: Conversation, turn: int) -> str:
     found = conversation.find_turn(turn)
     events = found.events if found else ()
     calls = [event.name for event in events if event.kind == "tool_call_request"]

@@ -22,7 +22,7 @@ from kbtui.tui.framework.tui_command_definition import (
     make_list_movement_bindings,
 )
 from kbtui.tui.navigation_target import (
-    EnteredReference,
+    EnteredReferenceText,
     looks_like_reference,
     make_navigation_target,
 )
@@ -50,7 +50,7 @@ class CommandPaletteItem(NamedTuple):
 
     name: str
     kind: str
-    value: TuiCommand | Ref | Subject | EnteredReference | str
+    value: TuiCommand | Ref | Subject | EnteredReferenceText | str
     right: str = ""
     penalty: float = 0.0
 
@@ -61,7 +61,7 @@ def list_palette_commands(
     """Return an item for each command that works in one of `scopes` or everywhere."""
     here = {*scopes, "everywhere"}
     return [
-        _make_command_item(_describe_command(command), command)
+        _make_command_item(_describe_tui_command(command), command)
         for scope in SCOPES
         if scope in here
         for command in list_commands_of_scopes(scope, keymap=keymap)
@@ -73,7 +73,7 @@ def _make_command_item(name: str, command: TuiCommand) -> CommandPaletteItem:
     return CommandPaletteItem(name, "command", command, " ".join(command.key_labels))
 
 
-def _describe_command(command: TuiCommand) -> str:
+def _describe_tui_command(command: TuiCommand) -> str:
     """Return a command's help text. If the text lacks a word of the label, put the label first."""
     text, label = command.help.rstrip("."), command.label
     if all(word in text.casefold() for word in label.casefold().split()):
@@ -163,7 +163,7 @@ def find_command_palette_items(
         if score is not None:
             ranked.append((score + item.penalty, number))
     if not ranked and looks_like_reference(text.strip()):
-        return [CommandPaletteItem(text.strip(), "reference", EnteredReference(text.strip()))]
+        return [CommandPaletteItem(text.strip(), "reference", EnteredReferenceText(text.strip()))]
     ranked.sort()
     return [items[number] for _, number in ranked[:most]]
 
@@ -172,7 +172,7 @@ class CommandPaletteScreen(StyledScreen):
     """The command palette: an input, and a list of the items that match the typed text.
 
     The screen's result depends on the chosen item: a `TuiCommand`, the name of a theme, an
-    `EnteredReference`, or the `NavigationTarget` of a topic, subject or conversation.
+    `EnteredReferenceText`, or the `NavigationTarget` of a topic, subject or conversation.
     `find_targets` returns the items for topics, subjects and conversations; it is called in a
     background thread.
     """

@@ -169,12 +169,12 @@ class EntryTable(RowList):
         super().__init__("entries")
         self.empty_text = [("Reading the entries …", "dim")]
 
-    class LastEntryRequested(Message):
+    class EndOfEntryTableRequested(Message):
         """The user asks to go to the last entry, which may not be loaded yet."""
 
     def action_bottom(self) -> None:
         super().action_bottom()
-        self.post_message(self.LastEntryRequested())
+        self.post_message(self.EndOfEntryTableRequested())
 
     @property
     def selected_entry(self) -> EntryListRow | None:
@@ -291,7 +291,7 @@ def build_entry_details_document(
     if problem := row.error or problem:
         text = f"! {sanitize_to_one_line(problem)}"
         blocks.append(ParagraphBlock("error", [(text, "error")], above=1))
-    blocks += _make_citation_blocks(library, row, now)
+    blocks += _make_recent_citing_turn_blocks(library, row, now)
     count = format_counted_noun(len(chunks), "passage")
     blocks.append(make_heading("chunks", "Passages", count))
     for number, chunk in enumerate(chunks, 1):
@@ -343,7 +343,9 @@ def _read_source_name_and_text_problem(
     return text.fetching_source_name, text.problem and f"front matter ignored: {text.problem}"
 
 
-def _make_citation_blocks(library: Library, row: EntryListRow, now: datetime) -> list[ReaderBlock]:
+def _make_recent_citing_turn_blocks(
+    library: Library, row: EntryListRow, now: datetime
+) -> list[ReaderBlock]:
     from kbtui.citations.citation_formatting_and_markdown_export import format_citation_state
 
     since = now - timedelta(days=CITATION_DAYS)
@@ -579,7 +581,7 @@ class EntriesScreen(ListDetailScreen):
         build_document = partial(build_entry_details_document, self.library, entry, self._clock())
         self.run_in_thread(build_document, self.show_document, self._detail_worker)
 
-    @on(EntryTable.LastEntryRequested)
+    @on(EntryTable.EndOfEntryTableRequested)
     def _read_all_entries(self) -> None:
         self._go_to_end = self.loaded is not None and self.loaded.has_more_rows
         self._read_more_entries(ALL_ROWS)
@@ -666,7 +668,7 @@ class EntriesScreen(ListDetailScreen):
 
     def action_create_subject(self) -> None:
         entry = self.list.selected_entry
-        self.subject_actions.create_subject_file(topic=entry.topic if entry else None)
+        self.subject_actions.ask_for_and_create_subject(topic=entry.topic if entry else None)
 
     def action_edit_subject(self) -> None:
         if (entry := self._get_selected_subject_or_warn()) is not None:

@@ -110,7 +110,7 @@ def build_home_document(
         blocks.append(_make_paragraph("note", sanitize_to_one_line(note), "warning", above=1))
     keys: Facts = [
         (key, [(meaning, "")])
-        for command, meaning in (*HOME_KEYS, *_list_creation_commands(contents))
+        for command, meaning in (*HOME_KEYS, *_list_home_page_creation_commands(contents))
         if (key := find_key_label_of_command(command, keymap))
     ]
     blocks.append(FactTableBlock("keys", keys, above=1, name_role="key"))
@@ -122,10 +122,12 @@ def build_home_document(
         blocks.insert(1, _make_paragraph("without-jp", about, "dim"))
     blocks += _make_news_blocks(contents, now, visit, left_off, outdated or {})
     if contents.listings:
-        blocks += _make_topic_blocks(contents)
+        blocks += _make_home_page_topic_blocks(contents)
     else:
-        blocks += _make_missing_topics_blocks(contents, find_key_label_of_command("first", keymap))
-    blocks += _make_conversation_blocks(contents, now)
+        blocks += _make_home_page_hint_without_topics(
+            contents, find_key_label_of_command("first", keymap)
+        )
+    blocks += _make_home_page_conversation_blocks(contents, now)
     failures = {"topics": contents.topics_failure, "conversations": contents.conversations_failure}
     unread = [f"{part}: {failure}" for part, failure in failures.items() if failure]
     blocks += _make_problem_blocks([*unread, *contents.problems, *notices])
@@ -150,11 +152,13 @@ def _make_news_blocks(
     if left_off is not None:
         yield make_heading("left", "Where you left off")
         title = _find_title_of_reference(contents, left_off)
-        yield _make_link_row(f"left:{left_off}", title, "", left_off)
+        yield _make_home_page_link_row(f"left:{left_off}", title, "", left_off)
     if running := list_running_conversations(contents, now):
         yield make_heading("running", "Being written now")
         for info in running[:MAX_NEWS]:
-            yield _make_link_row(f"running:{info.id}", info.name, info.short_agent_name, info.ref)
+            yield _make_home_page_link_row(
+                f"running:{info.id}", info.name, info.short_agent_name, info.ref
+            )
     if visit is None:
         return
     news = find_news_since_visit(contents, visit)
@@ -168,18 +172,20 @@ def _make_news_blocks(
             said = format_counted_noun(news.turns[info.id], "new turn")
         else:
             said = "continued"
-        yield _make_link_row(f"news:{info.id}", info.name, said, info.ref)
+        yield _make_home_page_link_row(f"news:{info.id}", info.name, said, info.ref)
     for subject in news.subjects[:MAX_NEWS]:
         stale = outdated.get(subject.ref, 0)
         cited = f"; earlier text given to {format_counted_noun(stale, 'turn')}" if stale else ""
-        yield _make_link_row(f"news:{subject.ref}", subject.ref, f"changed{cited}", subject.ref)
+        yield _make_home_page_link_row(
+            f"news:{subject.ref}", subject.ref, f"changed{cited}", subject.ref
+        )
     more = sum(max(0, len(found) - MAX_NEWS) for found in (news.conversations, news.subjects))
     if more:
         text = f"and {more:,} more; the library marks them with {ENTRY_MARKS[NEW][0].strip()}"
         yield _make_paragraph("more-news", text, "dim", lead=[("  ", "")])
 
 
-def _make_link_row(key: str, name: str, said: str, ref: str) -> LeftAndRightLineBlock:
+def _make_home_page_link_row(key: str, name: str, said: str, ref: str) -> LeftAndRightLineBlock:
     left: Spans = [(sanitize_to_one_line(name), "")]
     return LeftAndRightLineBlock(key, left, [(said, "dim")], lead=[("  ", "")], link=ref)
 
@@ -204,13 +210,15 @@ def _describe_project_without_jp(contents: TopicsAndConversations) -> str:
     return f"{shown} and the sessions of other agents: {', '.join(contents.agents)}."
 
 
-def _list_creation_commands(contents: TopicsAndConversations | None) -> list[tuple[str, str]]:
+def _list_home_page_creation_commands(
+    contents: TopicsAndConversations | None,
+) -> list[tuple[str, str]]:
     """Return the command that creates the first topic or entry, as a list of one pair.
 
     The pair is the command's id and a description. The list is empty if there are entries already,
     or if the topics cannot be read.
     """
-    if contents is None or _has_unreadable_topics(contents):
+    if contents is None or _are_all_topics_unreadable(contents):
         return []
     if not contents.listings:
         return [("first", "create a first topic")]
@@ -218,11 +226,11 @@ def _list_creation_commands(contents: TopicsAndConversations | None) -> list[tup
     return [] if has_subjects else [("new", "create an entry")]
 
 
-def _has_unreadable_topics(contents: TopicsAndConversations) -> bool:
+def _are_all_topics_unreadable(contents: TopicsAndConversations) -> bool:
     return not contents.listings and bool(contents.problems or contents.topics_failure)
 
 
-def _make_topic_blocks(contents: TopicsAndConversations) -> list[ReaderBlock]:
+def _make_home_page_topic_blocks(contents: TopicsAndConversations) -> list[ReaderBlock]:
     total = sum(listing.visible_subject_count for listing in contents.listings)
     hidden = sum(len(listing.subjects) for listing in contents.listings) - total
     count = format_counted_noun(total, "subject")
@@ -241,8 +249,10 @@ def _make_topic_blocks(contents: TopicsAndConversations) -> list[ReaderBlock]:
     return blocks
 
 
-def _make_missing_topics_blocks(contents: TopicsAndConversations, key: str) -> list[ReaderBlock]:
-    if _has_unreadable_topics(contents):
+def _make_home_page_hint_without_topics(
+    contents: TopicsAndConversations, key: str
+) -> list[ReaderBlock]:
+    if _are_all_topics_unreadable(contents):
         heading = make_heading("topics", "None of the topics can be read")
         return [heading, _make_paragraph("why", UNREADABLE_TOPICS, "dim")]
     blocks = [
@@ -255,7 +265,9 @@ def _make_missing_topics_blocks(contents: TopicsAndConversations, key: str) -> l
     return blocks
 
 
-def _make_conversation_blocks(contents: TopicsAndConversations, now: datetime) -> list[ReaderBlock]:
+def _make_home_page_conversation_blocks(
+    contents: TopicsAndConversations, now: datetime
+) -> list[ReaderBlock]:
     if not contents.conversations:
         hint = "They appear after your first `jp query`."
         if not contents.is_jp_workspace:
@@ -276,7 +288,7 @@ def _make_conversation_blocks(contents: TopicsAndConversations, now: datetime) -
         left: Spans = [(sanitize_to_one_line(info.name), "" if info.title else "dim")]
         day = format_time_or_date(info.last_activity_at, now)
         agent = f"{info.short_agent_name}  " if contents.has_several_agents else ""
-        turns = contents.count_turns(info)
+        turns = contents.count_turns_of_conversation(info)
         size = f"{format_counted_noun(turns, 'turn')}  " if turns >= 0 else ""
         right: Spans = [(f"{agent}{size}{day}", "dim")]
         key = f"talk:{info.id}"

@@ -81,9 +81,10 @@ def build_insights_reader_document(found: UsageStatistics, create_key: str) -> R
     hint = f"{create_key} creates the entry" if create_key else ""
     stale_heading = f"Cited, but unchanged for {format_counted_noun(found.stale_days, 'day')}"
     top = [
-        _make_query_block("top:", query, _format_last_result_count(query)) for query in searches.top
+        _make_query_with_count_block("top:", query, _format_last_result_count(query))
+        for query in searches.top
     ]
-    gaps = [_make_query_block(GAP_PREFIX, query, create) for query in searches.gaps]
+    gaps = [_make_query_with_count_block(GAP_PREFIX, query, create) for query in searches.gaps]
     most = _make_citation_count_rows("most", found.most_cited)
     never = _make_citation_count_rows("never", found.never_cited)
     stale = _make_citation_count_rows("stale", found.stale)
@@ -137,7 +138,9 @@ def _make_insights_section(
     return blocks
 
 
-def _make_query_block(prefix: str, query: QueryWithSearchCount, right: Span) -> ReaderBlock:
+def _make_query_with_count_block(
+    prefix: str, query: QueryWithSearchCount, right: Span
+) -> ReaderBlock:
     left: Spans = [(f"{query.times:>5,}  ", "number"), (sanitize_to_one_line(query.query), "")]
     return LeftAndRightLineBlock(prefix + query.query, left, [right])
 
@@ -187,7 +190,7 @@ def _make_token_sections(tokens: PeriodTokenStatistics) -> list[ReaderBlock]:
         ("subjects", "Tokens by cited subject", tokens.subjects),
     ):
         if counts:
-            rows = [_make_token_count_block(f"tokens-{name}", count) for count in counts]
+            rows = [_make_token_usage_block(f"tokens-{name}", count) for count in counts]
             blocks += _make_insights_section(f"tokens-{name}", heading, rows)
     if tokens.day_before is not None:
         text = f"  no tokens in this period; the last were used on {tokens.day_before}"
@@ -196,7 +199,7 @@ def _make_token_sections(tokens: PeriodTokenStatistics) -> list[ReaderBlock]:
     return blocks
 
 
-def _make_token_count_block(section: str, count: TokenCountAndCost) -> ReaderBlock:
+def _make_token_usage_block(section: str, count: TokenCountAndCost) -> ReaderBlock:
     left: Spans = [(f"{count.usage.total_tokens or 0:>15,}  ", "number")]
     left += [(sanitize_to_one_line(count.title or count.name or "unknown"), "")]
     left += [(f"  {sanitize_to_one_line(count.name or '')}", "dim")] if count.title else []
@@ -287,7 +290,7 @@ class InsightsScreen(SecondaryScreen):
         if block is None:
             return
         if block.key.startswith(GAP_PREFIX):
-            self.subject_actions.create_subject_file(
+            self.subject_actions.ask_for_and_create_subject(
                 " ".join(block.key.removeprefix(GAP_PREFIX).split())
             )
         elif link := block.link:

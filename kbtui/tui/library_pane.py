@@ -281,15 +281,15 @@ def make_library_rows(
     """Return all rows of the pane, from top to bottom."""
     # Conditions such as `tool:` apply to conversations only, so no subject can match.
     has_subjects = all(part.lookup for part in state.filter.parts)
-    topics = _make_topics_section(contents, state) if has_subjects else []
-    return [*topics, *_make_conversations_section(contents, state, present)]
+    topics = _make_topics_section_rows(contents, state) if has_subjects else []
+    return [*topics, *_make_conversations_section_rows(contents, state, present)]
 
 
 def _make_note_row(key: str, text: str, role: str = "dim") -> ListRow:
     return ListRow(f"note:{key}", [(text, role)], selectable=False)
 
 
-def _make_topics_section(
+def _make_topics_section_rows(
     contents: TopicsAndConversations, state: LibraryPaneChoices
 ) -> Iterator[ListRow]:
     yield make_heading_row("topics", "TOPICS")
@@ -378,7 +378,7 @@ def iterate_unfolded_paths(
     sorted by name. `is_unfolded` is called with the key of a folder's row.
     """
     yielded: set[str] = set()
-    for slug in sorted(slugs, key=_get_tree_sort_key):
+    for slug in sorted(slugs, key=_get_slug_sort_key_subjects_first):
         for path in _list_folders_of_slug(slug):
             if path not in yielded:
                 yielded.add(path)
@@ -389,7 +389,7 @@ def iterate_unfolded_paths(
             yield slug
 
 
-def _get_tree_sort_key(slug: str) -> list[tuple[bool, str]]:
+def _get_slug_sort_key_subjects_first(slug: str) -> list[tuple[bool, str]]:
     *folders, name = slug.split("/")
     return [*((True, folder) for folder in folders), (False, name)]
 
@@ -441,7 +441,7 @@ def _make_subject_row(subject: Subject, reason: str | None, is_new: bool) -> Lis
     return row
 
 
-def _make_conversations_section(
+def _make_conversations_section_rows(
     contents: TopicsAndConversations, state: LibraryPaneChoices, present: datetime
 ) -> Iterator[ListRow]:
     """Yield the rows of the conversations: first pinned, then live, then archived ones."""
@@ -489,18 +489,18 @@ def _get_conversation_sort_key(
     if sort == "title":
         return (info.title is None, info.name.casefold(), *newest_first)
     if sort == "turns":
-        return (-contents.count_turns(info), *newest_first)
+        return (-contents.count_turns_of_conversation(info), *newest_first)
     return (-info.get_sort_time(sort).timestamp(), *newest_first)
 
 
-def _make_conversation_sort_label(
+def _format_turn_count_and_date(
     info: ConversationInfo, sort: str, contents: TopicsAndConversations, present: datetime
 ) -> str:
     """Return the text at the right of a row: the number of turns and a time or date (`12t 31 Jul`).
 
     If the conversations are sorted by turns, the text is only the number of turns (`12 turns`).
     """
-    turns = contents.count_turns(info)
+    turns = contents.count_turns_of_conversation(info)
     if sort == "turns":
         return "…" if turns < 0 else format_counted_noun(turns, "turn")
     when = format_time_or_date(info.get_sort_time(sort), present)
@@ -543,7 +543,7 @@ class _ConversationRowMaker:
         """
         sort = self._state.sort
         for info in infos:
-            label = _make_conversation_sort_label(info, sort, self._contents, self._present)
+            label = _format_turn_count_and_date(info, sort, self._contents, self._present)
             parts = [
                 part for part in self._parts.get(info.id, ()) if self.is_conversation_shown(part)
             ]
@@ -559,7 +559,7 @@ class _ConversationRowMaker:
     def _make_conversation_row(self, info: ConversationInfo, lead: Spans, label: str) -> ListRow:
         visit = self._state.visit
         states = {
-            NEW: visit is not None and visit.has_new_events(info),
+            NEW: visit is not None and visit.has_conversation_events_after_visit(info),
             "from another worktree": info.worktree is not None,
             "local only": info.presence == "user_local",
             "workspace only": info.presence == "external" and self._marks_presence,
@@ -703,13 +703,13 @@ class LibraryPane(BorderOnlyPane, Vertical):
         if place.ref and place.ref.kind == "subject" and place.ref.slug:
             wanted = set(list_parent_row_keys(place.ref.topic or "", place.ref.slug))
         elif place.ref and place.ref.conversation:
-            wanted = set(self._list_ancestor_ids(place.ref.conversation))
+            wanted = set(self._list_ancestor_conversation_ids(place.ref.conversation))
         if not wanted <= self.state.unfolded:
             self.state.unfolded |= wanted
             self.update_library_rows(select=place.key)
         self.list.select_row(place.key)
 
-    def _list_ancestor_ids(self, conversation: str) -> list[str]:
+    def _list_ancestor_conversation_ids(self, conversation: str) -> list[str]:
         """Return the ids of a conversation's parent, the parent's parent, and so on."""
         parents: list[str] = []
         while self.contents and (info := self.contents.find_conversation(conversation)):
@@ -745,7 +745,12 @@ class LibraryPane(BorderOnlyPane, Vertical):
             return
         topic, _, path = row.key.removeprefix("folder:").partition("/")
         folders = reversed(list_parent_row_keys(topic, path))
-        next(filter(self.list.select_row, chain(folders, self._list_ancestor_ids(row.key))), None)
+        next(
+            filter(
+                self.list.select_row, chain(folders, self._list_ancestor_conversation_ids(row.key))
+            ),
+            None,
+        )
 
     def _set_row_unfolded(self, key: str, unfolded: bool) -> None:
         parts = self.contents.part_conversations_by_parent if self.contents else {}

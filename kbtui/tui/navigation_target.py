@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _REFERENCE = re.compile(r"jp-c\d+(-[0-9a-z]+)?(:\d+(\.\d+)?)?|jp://\S+|chunk:\S+|[^\s/]+/\S+")
 
 
-class EnteredReference(NamedTuple):
+class EnteredReferenceText(NamedTuple):
     """A reference as the user typed it; its target may not exist."""
 
     text: str

@@ -152,12 +152,12 @@ class OutlinePane(BorderOnlyPane, Vertical):
             make_outline = partial(make_document_outline, document)
             self._worker.submit_call(make_outline, self._show_outline_entries, self._show_error)
         elif not is_known:
-            self._columns = self._make_columns()
+            self._columns = self._make_nonempty_columns()
             self._update_outline_rows()
 
     def _show_outline_entries(self, entries: list[OutlineEntry]) -> None:
         self._entries = entries
-        self._columns = self._make_columns()
+        self._columns = self._make_nonempty_columns()
         self._update_outline_rows(select_current=not self.input.value)
         if self.input.value:
             self._filter_outline_or_go_to_turn(self.input.value)
@@ -235,7 +235,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
             columns.remove(min(columns, key=lambda column: column.priority))
         return columns
 
-    def _make_columns(self) -> list[OutlineFactColumn]:
+    def _make_nonempty_columns(self) -> list[OutlineFactColumn]:
         return [column for column in self._make_possible_columns() if column.cells]
 
     def _make_possible_columns(self) -> list[OutlineFactColumn]:

@@ -192,11 +192,11 @@ class SearchBar(Horizontal):
 class HitList(RowList):
     """The list of hits. Going to its end loads all hits first."""
 
-    class LastHitRequested(Message):
+    class EndOfHitListRequested(Message):
         """The user wants to go to the last hit."""
 
     def action_bottom(self) -> None:
-        self.post_message(self.LastHitRequested())
+        self.post_message(self.EndOfHitListRequested())
 
 
 class SearchResultsPane(BorderOnlyPane, Vertical):
@@ -211,10 +211,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             super().__init__()
             self.hit, self.preview = hit, preview
 
-    class SuggestionChosen(Message):
+    class EmptyQuerySuggestionChosen(Message):
         """The user chose a row of the list that is shown while the search input is empty."""
 
-        def __init__(self, suggestion: SearchSuggestion) -> None:
+        def __init__(self, suggestion: EmptyQuerySuggestion) -> None:
             super().__init__()
             self.suggestion = suggestion
 
@@ -261,14 +261,14 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._remarks = []
         self._show_query_remarks()
 
-    def show_suggestions(self, loaded: LoadedSearchSuggestions) -> None:
+    def show_empty_query_suggestions(self, loaded: LoadedEmptyQuerySuggestions) -> None:
         """Show earlier searches and other suggestions instead of hits.
 
         Messages about suggestions that could not be read are shown above them.
         """
         self.show_text_instead_of_hits("Type to search.")
         self._show_warnings(map(sanitize_to_one_line, loaded.problems))
-        rows = list(iterate_suggestion_rows(loaded.suggestions))
+        rows = list(iterate_empty_query_suggestion_rows(loaded.suggestions))
         self.border_title = "Search"
         self.list.set_rows(rows, select=rows[1].key if rows else None)
 
@@ -276,7 +276,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     def is_showing_suggestions(self) -> bool:
         """Whether suggestions are shown instead of hits."""
         row = self.list.selected_row
-        return row is not None and isinstance(row.data, SearchSuggestion)
+        return row is not None and isinstance(row.data, EmptyQuerySuggestion)
 
     def show_search_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
         """Show the hits of an answer.
@@ -311,7 +311,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._unfolded.clear()
         self.passages = None
 
-    def show_all_passages(self, passages: SearchAnswer) -> None:
+    def show_passages_of_unfolded_entries(self, passages: SearchAnswer) -> None:
         """Show the passages of the unfolded entries. The answer decides which entries are shown."""
         self.passages = passages
         self._show_hits()
@@ -352,7 +352,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         return max(len(entries), self.answer.total - len(self.answer.hits) + len(entries))
 
     @property
-    def hit_total_text(self) -> str:
+    def total_entries_with_hits_text(self) -> str:
         """`total_entries_with_hits` as text, with a plus sign if there are further hits that are not ranked yet."""
         more = "+" if self.answer is not None and self.answer.has_more else ""
         return f"{self.total_entries_with_hits:,}{more}"
@@ -379,7 +379,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         text = ""
         if self.answer and self.answer.hits and not self.is_showing_suggestions:
             above = [row.data for row in self.list.rows[: self.list.index + 1] if row.selectable]
-            text = f"hit {len({*map(_make_entry_key, above)}):,} of {self.hit_total_text}"
+            text = f"hit {len({*map(_make_entry_key, above)}):,} of {self.total_entries_with_hits_text}"
             keys = get_configured_keys(self)
             key = find_key_label_of_command("go", keys)
             if isinstance(self.screen.focused, SearchInput):
@@ -409,7 +409,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         for number, (entry, hits) in enumerate(groups.items(), 1):
             if hits[0].project != project:
                 project, workspace = hits[0].project, hits[0].workspace
-                yield _make_project_row(hits[0])
+                yield _make_project_heading_row(hits[0])
             refs = [short_refs.get(hit.ref, hit.ref) for hit in hits]
             is_unfolded = entry in self._unfolded
             more = 0 if is_unfolded and len(hits) > 1 else hits[0].entry_passages - 1
@@ -520,12 +520,12 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
         The row is shown below the row of the best hit, and has no title.
         """
-        width, where = self._get_hit_width_and_place(hit, ref)
+        width, where = self._get_hit_text_width_and_origin(hit, ref)
         first, *others = make_hit_excerpt(hit, width - len(where) - 2, 1) or [[]]
         left: Spans = [("  │ ", "dim"), *first]
         return ListRow(hit.chunk_id, left, [(where, "dim")], others, data=hit)
 
-    def _get_hit_width_and_place(self, hit: Hit, ref: str) -> tuple[int, str]:
+    def _get_hit_text_width_and_origin(self, hit: Hit, ref: str) -> tuple[int, str]:
         """Return the number of cells for the text of a hit, and a text with the place of the hit.
 
         For a hit in a conversation, the place is its role, turn and date. For a hit in a subject, it
@@ -560,7 +560,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             title.append((" changed after indexing", "warning"))
         if workspace:
             title.append((f" in {_abbreviate_home_directory(workspace)}", "dim"))
-        width, where = self._get_hit_width_and_place(hit, ref)
+        width, where = self._get_hit_text_width_and_origin(hit, ref)
         lines = 1 if hit.answer else 2
         below: list[Spans] = [[("  ", ""), *line] for line in make_hit_excerpt(hit, width, lines)]
         if hit.answer:
@@ -579,14 +579,14 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     @on(RowList.SelectedRowChanged)
     def _preview_selected_hit(self, event: RowList.SelectedRowChanged) -> None:
         self.show_hit_position()
-        if event.row is not None and not isinstance(event.row.data, SearchSuggestion):
+        if event.row is not None and not isinstance(event.row.data, EmptyQuerySuggestion):
             self.post_message(self.HitOpened(event.row.data, preview=True))
 
     @on(RowList.RowClicked)
     def action_open_selected_row(self) -> None:
         row = self.list.selected_row
-        if row is not None and isinstance(row.data, SearchSuggestion):
-            self.post_message(self.SuggestionChosen(row.data))
+        if row is not None and isinstance(row.data, EmptyQuerySuggestion):
+            self.post_message(self.EmptyQuerySuggestionChosen(row.data))
         elif row is not None:
             self.post_message(self.HitOpened(row.data, preview=False))
 
@@ -607,7 +607,7 @@ def _group_hits_by_project(hits: Sequence[Hit]) -> list[Hit]:
     return sorted(hits, key=lambda hit: first[hit.project])
 
 
-def _make_project_row(hit: Hit) -> ListRow:
+def _make_project_heading_row(hit: Hit) -> ListRow:
     """Return the heading of a project, with the workspace of its best hit."""
     name = sanitize_to_one_line(hit.project or "")
     return make_heading_row(
@@ -704,7 +704,7 @@ The explanations are in the next column.
 """
 
 
-class SearchSuggestion(NamedTuple):
+class EmptyQuerySuggestion(NamedTuple):
     """A row of the list that is shown while the search input is empty.
 
     `text` is the query of an earlier or saved search, or the beginning of a filter. Only a bookmark
@@ -718,41 +718,45 @@ class SearchSuggestion(NamedTuple):
     saved: SavedSearch | None = None
 
 
-class LoadedSearchSuggestions(NamedTuple):
+class LoadedEmptyQuerySuggestions(NamedTuple):
     """Suggestions, and messages about suggestions that could not be read."""
 
-    suggestions: list[SearchSuggestion]
+    suggestions: list[EmptyQuerySuggestion]
     problems: list[str]
 
 
-def load_search_suggestions(data: UserData, recent: Iterable[str]) -> LoadedSearchSuggestions:
+def load_empty_query_suggestions(
+    data: UserData, recent: Iterable[str]
+) -> LoadedEmptyQuerySuggestions:
     """Return the earlier searches, saved searches, bookmarks and filters, in this order.
 
     `recent` are the searches of this session, newest first; the query log has earlier ones.
     """
-    found: list[SearchSuggestion] = []
+    found: list[EmptyQuerySuggestion] = []
     problems: list[str] = []
     try:
         queries = dict.fromkeys([*recent, *data.query_log.list_recent_tui_queries()])
-        found += [SearchSuggestion("recent", text) for text in queries][:MAX_SUGGESTIONS_OF_A_KIND]
+        found += [EmptyQuerySuggestion("recent", text) for text in queries][
+            :MAX_SUGGESTIONS_OF_A_KIND
+        ]
     except WorkspaceError as error:
         problems.append(f"Earlier searches cannot be read: {error}")
     try:
         saved = data.list_saved_searches()
-        found += [SearchSuggestion("saved", one.query, saved=one) for one in saved]
+        found += [EmptyQuerySuggestion("saved", one.query, saved=one) for one in saved]
         found += [
-            SearchSuggestion("bookmark", ref=one.ref, title=one.title or one.ref)
+            EmptyQuerySuggestion("bookmark", ref=one.ref, title=one.title or one.ref)
             for one in data.list_bookmarks()[:MAX_SUGGESTIONS_OF_A_KIND]
         ]
     except WorkspaceError as error:
         problems.append(f"Saved searches and bookmarks cannot be read: {error}")
-    return LoadedSearchSuggestions([*found, *suggest_all_search_filters()], problems)
+    return LoadedEmptyQuerySuggestions([*found, *suggest_all_search_filters()], problems)
 
 
-def suggest_all_search_filters() -> list[SearchSuggestion]:
+def suggest_all_search_filters() -> list[EmptyQuerySuggestion]:
     """Return one suggestion for each filter of the search."""
     return [
-        SearchSuggestion("filter", f"{row.key}:")
+        EmptyQuerySuggestion("filter", f"{row.key}:")
         for row in list_filters_accepted_by_input_field("search")
     ]
 
@@ -765,7 +769,9 @@ HEADINGS = {
 }
 
 
-def iterate_suggestion_rows(suggestions: Iterable[SearchSuggestion]) -> Iterator[ListRow]:
+def iterate_empty_query_suggestion_rows(
+    suggestions: Iterable[EmptyQuerySuggestion],
+) -> Iterator[ListRow]:
     """Yield a row for each suggestion, and a heading before the first of each kind."""
     about = {f"{row.key}:": row for row in list_filters_accepted_by_input_field("search")}
     kind = ""

@@ -212,7 +212,7 @@ def make_source_details(state: SourceWithLastRun, now: datetime) -> ReaderDocume
         FactTableBlock("facts", facts),
         make_heading("run", "Last run"),
         *_make_last_run_blocks(state.run, now),
-        *_make_declaration_blocks(state),
+        *_make_source_declaration_blocks(state),
     ]
     return ReaderDocument(f"source:{source.name}", source.name, blocks)
 
@@ -245,7 +245,7 @@ def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Re
     return blocks
 
 
-def _make_declaration_blocks(state: SourceWithLastRun) -> list[ReaderBlock]:
+def _make_source_declaration_blocks(state: SourceWithLastRun) -> list[ReaderBlock]:
     toml = format_source_as_toml(state.source)
     return [
         make_heading("block", "Declaration", state.file),
@@ -269,14 +269,14 @@ def make_source_approval_details(
         ParagraphBlock("ask", [(f"Approve {source.name}?", "h1")]),
         ParagraphBlock("what", [(intro, "")], above=1),
     ]
-    for number, line in enumerate(describe_source_actions(state)):
+    for number, line in enumerate(list_actions_for_source_approval(state)):
         blocks.append(BulletItemBlock(f"action:{number}", [(line, "strong")]))
-    blocks += _make_declaration_blocks(state)
+    blocks += _make_source_declaration_blocks(state)
     blocks.append(ParagraphBlock("answers", [(answers, "key")], above=1))
     return ReaderDocument(f"approve:{source.name}", f"Approve {source.name}", blocks)
 
 
-def describe_source_actions(state: SourceWithLastRun) -> list[str]:
+def list_actions_for_source_approval(state: SourceWithLastRun) -> list[str]:
     """Return a text for each action that the source may perform after its approval."""
     from kbtui.sources.crawl_url_policy import AllowedUrlPrefixes
 

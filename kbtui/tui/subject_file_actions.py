@@ -56,7 +56,7 @@ class SubjectFileActions:
     def _describe_error(self, error: Exception) -> str:
         return format_error_on_one_line(error, self._library.workspace.root)
 
-    def create_subject_file(self, title: str = "", topic: str | None = None) -> None:
+    def ask_for_and_create_subject(self, title: str = "", topic: str | None = None) -> None:
         """Ask for the title, topic, type, tags and file name, then open the editor for the text."""
         open_form = partial(self._open_new_subject_form, title, topic)
         self._worker.submit_call(self._library.load_knowledge, open_form, self._show_error)
@@ -111,7 +111,7 @@ class SubjectFileActions:
             if subject is None:
                 self._show_message("the text was not changed, so nothing was written", "warning")
                 return
-            self._report_written(f"created {subject.ref}", subject)
+            self._report_written_or_removed_subject(f"created {subject.ref}", subject)
 
         edit = partial(subject_editing.edit_draft_and_add_subject, *planned)
         run_in_terminal(self._screen.app, edit, report_new_entry, self._show_error)
@@ -190,7 +190,9 @@ class SubjectFileActions:
             if answer is not None:
                 self._worker.submit_call(
                     partial(subject_editing.delete_subject_permanently, subject),
-                    lambda _: self._report_written(f"deleted {subject.ref}", subject),
+                    lambda _: self._report_written_or_removed_subject(
+                        f"deleted {subject.ref}", subject
+                    ),
                     self._show_error,
                 )
 
@@ -208,7 +210,7 @@ class SubjectFileActions:
             self._trashed.append(trashed)
         key = find_key_label_of_command("entries.undo", get_configured_keys(self._screen))
         undo = f" ({key} restores it)" if key and trashed is not None else ""
-        self._report_written(f"moved to the trash: {subject.ref}{undo}", subject)
+        self._report_written_or_removed_subject(f"moved to the trash: {subject.ref}{undo}", subject)
 
     def restore_last_trashed_subject(self) -> None:
         """Restore the subject that was trashed last: move its file from the trash back to its place."""
@@ -219,7 +221,7 @@ class SubjectFileActions:
         subject, text = trashed.subject, f"moved back: {trashed.subject.ref}"
         self._worker.submit_call(
             partial(subject_editing.restore_trashed_file, trashed),
-            lambda _: self._report_written(text, subject),
+            lambda _: self._report_written_or_removed_subject(text, subject),
             self._show_error,
         )
 
@@ -228,6 +230,6 @@ class SubjectFileActions:
         """Whether a subject can be moved back from the trash."""
         return bool(self._trashed)
 
-    def _report_written(self, text: str, subject: Subject) -> None:
+    def _report_written_or_removed_subject(self, text: str, subject: Subject) -> None:
         self._show_message(text, "inserted")
         self._on_written(subject.ref)

@@ -110,7 +110,7 @@ def derive_readable_colors(variables: dict[str, str]) -> dict[str, str]:
     foreground = Color.parse(variables["foreground"])
     background = Color.parse(variables["background"])
     if foreground.ansi is not None or background.ansi is not None:
-        return _derive_ansi_colors(variables)
+        return _derive_kb_colors_of_ansi_theme(variables)
     text = max((WHITE, BLACK), key=lambda color: compute_contrast_ratio(color, background))
 
     def tint_background_color(color: Color, amount: float) -> Color:
@@ -170,7 +170,7 @@ def make_color_readable(color: Color, grounds: Sequence[Color]) -> Color:
     return next((blend for blend in blends if get_lowest_contrast_ratio(blend) >= enough), end)
 
 
-def _derive_ansi_colors(variables: dict[str, str]) -> dict[str, str]:
+def _derive_kb_colors_of_ansi_theme(variables: dict[str, str]) -> dict[str, str]:
     """Return the `kb-…` colours of a theme that uses the terminal's palette.
 
     Because the colours in this palette are unknown, only matches have their own background; a sign

@@ -94,7 +94,7 @@ class TopicsAndConversations:
         parents = {info.id: info.parent for info in self.conversations}
         parts: dict[str, list[ConversationInfo]] = {}
         for info in self.conversations:
-            if info.parent in parents and not _is_own_ancestor(info.id, parents):
+            if info.parent in parents and not _is_conversation_own_ancestor(info.id, parents):
                 parts.setdefault(info.parent, []).append(info)
         return parts
 
@@ -134,7 +134,7 @@ class TopicsAndConversations:
         """All subjects of all topics."""
         return [subject for listing in self.listings for subject in listing.subjects]
 
-    def count_turns(self, info: ConversationInfo) -> int:
+    def count_turns_of_conversation(self, info: ConversationInfo) -> int:
         """Return how many turns a conversation has, or -1 while this is unknown."""
         summary = self.summaries.get(info.id)
         return summary.turns if summary else -1
@@ -149,7 +149,7 @@ class TopicsAndConversations:
         return next((info for info in self.conversations if info.id == conversation), None)
 
 
-def _is_own_ancestor(conversation: str, parents: Mapping[str, str | None]) -> bool:
+def _is_conversation_own_ancestor(conversation: str, parents: Mapping[str, str | None]) -> bool:
     """Return whether a conversation is its own ancestor, which can happen in damaged files.
 
     `parents` maps the id of a conversation to the id of its parent.
@@ -306,7 +306,7 @@ class LastVisit(NamedTuple):
     at: datetime
     turns: Mapping[str, int] = MappingProxyType({})
 
-    def has_new_events(self, info: ConversationInfo) -> bool:
+    def has_conversation_events_after_visit(self, info: ConversationInfo) -> bool:
         """Return whether a conversation has events that are later than the visit."""
         return info.last_activity_at > self.at
 
@@ -329,12 +329,17 @@ class NewsSinceVisit(NamedTuple):
 
 def find_news_since_visit(contents: TopicsAndConversations, visit: LastVisit) -> NewsSinceVisit:
     """Return the conversations and visible subjects that are new or have changed since the last visit."""
-    found = [info for info in contents.main_conversations if visit.has_new_events(info)]
+    found = [
+        info
+        for info in contents.main_conversations
+        if visit.has_conversation_events_after_visit(info)
+    ]
     found.sort(key=lambda info: info.last_activity_at, reverse=True)
     turns = {
         info.id: count - visit.turns[info.id]
         for info in found
-        if info.id in visit.turns and (count := contents.count_turns(info)) > visit.turns[info.id]
+        if info.id in visit.turns
+        and (count := contents.count_turns_of_conversation(info)) > visit.turns[info.id]
     }
     subjects = [
         one
@@ -378,7 +383,10 @@ def save_visit(library: Library, now: datetime, contents: TopicsAndConversations
     turns: dict[str, int] = {}
     if contents is not None:
         latest = sorted(contents.conversations, key=lambda one: one.last_activity_at, reverse=True)
-        counts = ((info.id, contents.count_turns(info)) for info in latest[:MAX_TURN_COUNTS])
+        counts = (
+            (info.id, contents.count_turns_of_conversation(info))
+            for info in latest[:MAX_TURN_COUNTS]
+        )
         turns = {name: count for name, count in counts if count >= 0}
     state = {"at": now.timestamp(), "turns": turns}
     with suppress(KbtuiError, OSError, ValueError):

@@ -18,10 +18,10 @@ from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import (
     PendingPreloadOrDisableChanges,
     PromptTextSize,
     SubjectPromptSizes,
-    apply_pending_marks,
     find_subject_or_topic_state,
     format_prompt_size_change,
     load_prompt_with_changes,
+    make_prompt_with_pending_marks,
     measure_prompt_size,
 )
 from kbtui.workspace import open_workspace_at_root
@@ -159,7 +159,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
     for slug, state in presses:
         now = marks.find_state_with_pending_mark(knowledge, "project", slug)
         marks.toggle_pending_mark(PreloadOrDisableChange("project", slug, state), knowledge)  # type: ignore[arg-type]
-        prompt_with_changes = apply_pending_marks(
+        prompt_with_changes = make_prompt_with_pending_marks(
             prompt_with_changes, SubjectPromptSizes(), marks.pending_marks_in_order
         )
         assert not prompt_with_changes.refusals

@@ -620,7 +620,7 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
         (folder / f"s{number:04}.md").write_text(f"# Subject {number}\n")
     names = (
         "load_prompt_with_changes",
-        "apply_pending_marks",
+        "make_prompt_with_pending_marks",
         "make_subject_tree_rows",
         "find_subject_pattern_matches",
         "make_workshop_preview",

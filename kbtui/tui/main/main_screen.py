@@ -31,7 +31,7 @@ from kbtui.tui.main.workspace_change_listener import WorkspaceChangeListener
 from kbtui.tui.navigation_target import (
     HOME,
     PROMPT,
-    EnteredReference,
+    EnteredReferenceText,
     OpenTargetRequested,
     make_hit_target,
     make_navigation_target,
@@ -574,9 +574,9 @@ class MainScreen(StyledScreen):
     def _copy_citations(self, event: CitationsPane.CopyRequested) -> None:
         self.items.copy_text_and_show_its_size(event.text, event.name)
 
-    @on(CitationsPane.CitationSummaryLineChanged)
+    @on(CitationsPane.TurnCitationSummaryLineChanged)
     def _show_turn_citations_line_in_reader(
-        self, event: CitationsPane.CitationSummaryLineChanged
+        self, event: CitationsPane.TurnCitationSummaryLineChanged
     ) -> None:
         self.reader_pane.show_turn_citations_line(event.forms)
 
@@ -609,9 +609,9 @@ class MainScreen(StyledScreen):
     def _open_or_preview_hit(self, event: SearchResultsPane.HitOpened) -> None:
         self.search.open_or_preview_hit(event.hit, event.preview)
 
-    @on(SearchResultsPane.SuggestionChosen)
+    @on(SearchResultsPane.EmptyQuerySuggestionChosen)
     def _use_suggested_search_bookmark_or_filter(
-        self, event: SearchResultsPane.SuggestionChosen
+        self, event: SearchResultsPane.EmptyQuerySuggestionChosen
     ) -> None:
         self.search.use_suggested_search_bookmark_or_filter(event.suggestion)
 
@@ -619,7 +619,7 @@ class MainScreen(StyledScreen):
     def _load_more_hits(self) -> None:
         self.search.load_more_hits()
 
-    @on(HitList.LastHitRequested)
+    @on(HitList.EndOfHitListRequested)
     def _go_to_last_hit(self) -> None:
         self.search.go_to_hit(MAX_HITS)
 
@@ -669,7 +669,7 @@ class MainScreen(StyledScreen):
         self.app.push_screen(palette, self.run_command_palette_choice)
 
     async def run_command_palette_choice(
-        self, choice: TuiCommand | NavigationTarget | EnteredReference | str | None
+        self, choice: TuiCommand | NavigationTarget | EnteredReferenceText | str | None
     ) -> None:
         """Run the command, open the target or set the theme that the user chose in the palette.
 
@@ -677,7 +677,7 @@ class MainScreen(StyledScreen):
         """
         if isinstance(choice, TuiCommand):
             await self._run_palette_command(choice)
-        elif isinstance(choice, EnteredReference):
+        elif isinstance(choice, EnteredReferenceText):
             self._open_entered_reference(choice.text)
         elif isinstance(choice, str):
             self.app.theme = choice
@@ -725,7 +725,7 @@ class MainScreen(StyledScreen):
         self.panes.close_outline()
         self.reader_pane.go_to_reading_position(event.position)
 
-    @on(CitationsPane.AllTurnActionsLoaded)
+    @on(CitationsPane.ActionsOfAllTurnsLoaded)
     def _update_outline(self) -> None:
         if self._outline is not None and self.panes.is_outline_open:
             self._outline.show_outline_of_document(self.citations_pane.activities)
@@ -794,4 +794,4 @@ class MainScreen(StyledScreen):
             self.open_returned_reference(ref)
 
         actions = SubjectFileActions(self, self.library, self.status.flash_message, open_new_entry)
-        actions.create_subject_file()
+        actions.ask_for_and_create_subject()

@@ -26,10 +26,10 @@ from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.search_pane import (
     FILTER_NOTICES,
     MODES,
-    LoadedSearchSuggestions,
+    LoadedEmptyQuerySuggestions,
     SearchBar,
     SearchInput,
-    load_search_suggestions,
+    load_empty_query_suggestions,
     suggest_all_search_filters,
 )
 from kbtui.tui.tui_command_table import find_key_label_of_command
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kbtui.tui.main.document_controller import MainScreenContext
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
     from kbtui.tui.main.status_bar import KeyHintLine
-    from kbtui.tui.search_pane import SearchSuggestion
+    from kbtui.tui.search_pane import EmptyQuerySuggestion
     from kbtui.userdata.user_data_store import SavedSearch
 
 FULL_SEARCH_DELAY_SECONDS = 0.25
@@ -312,7 +312,9 @@ class SearchController:
         show = self._main.status.show_unavailable_key_message
         if last < total:
             remedy = " Add words or a filter to the query." if self.query else ""
-            show(f"The list ends at hit {last:,} of {self._pane.hit_total_text}.{remedy}")
+            show(
+                f"The list ends at hit {last:,} of {self._pane.total_entries_with_hits_text}.{remedy}"
+            )
         elif wanted < MAX_HITS:
             show(f"There is no hit {wanted:,}; this is the last one.")
 
@@ -331,7 +333,9 @@ class SearchController:
             self._main.warn("There are no hits to go to.")
             return
         dialog = TextInputDialog(
-            "Go to hit", placeholder=f"1 to {self._pane.hit_total_text}", hint="number of a hit"
+            "Go to hit",
+            placeholder=f"1 to {self._pane.total_entries_with_hits_text}",
+            hint="number of a hit",
         )
         self._main.open_dialog(dialog, go_to_entered_hit)
 
@@ -339,7 +343,7 @@ class SearchController:
         """Request all passages of all entries, because the user has unfolded an entry."""
         if self._search_all_passages is not None:
             self._passages_worker.submit_call(
-                self._search_all_passages, self._pane.show_all_passages
+                self._search_all_passages, self._pane.show_passages_of_unfolded_entries
             )
 
     def _stop_search(self) -> None:
@@ -570,12 +574,12 @@ class SearchController:
         """Show earlier and saved searches, bookmarks and filters in place of the hits."""
         from kbtui.userdata.user_data_store import UserData
 
-        def load_suggestions_from_user_data() -> LoadedSearchSuggestions:
-            return load_search_suggestions(UserData(self._library.workspace), recent)
+        def load_suggestions_from_user_data() -> LoadedEmptyQuerySuggestions:
+            return load_empty_query_suggestions(UserData(self._library.workspace), recent)
 
-        def show_suggestions_if_query_is_empty(found: LoadedSearchSuggestions) -> None:
+        def show_suggestions_if_query_is_empty(found: LoadedEmptyQuerySuggestions) -> None:
             if not self.query:
-                self._pane.show_suggestions(found)
+                self._pane.show_empty_query_suggestions(found)
 
         recent = list(self._recent_queries)
         self._pane.show_text_instead_of_hits("Type to search.")
@@ -583,11 +587,11 @@ class SearchController:
             load_suggestions_from_user_data,
             show_suggestions_if_query_is_empty,
             lambda error: show_suggestions_if_query_is_empty(
-                LoadedSearchSuggestions(suggest_all_search_filters(), [str(error)])
+                LoadedEmptyQuerySuggestions(suggest_all_search_filters(), [str(error)])
             ),
         )
 
-    def use_suggested_search_bookmark_or_filter(self, suggestion: SearchSuggestion) -> None:
+    def use_suggested_search_bookmark_or_filter(self, suggestion: EmptyQuerySuggestion) -> None:
         """Run an earlier or saved search, open a bookmark, or begin a filter."""
         if suggestion.kind == "bookmark":
             self._main.document_controller.open_text_if_reference(

@@ -51,10 +51,10 @@ from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import (
     PromptTextSize,
     SubjectPromptSizes,
     SystemPromptWithUnsavedChanges,
-    apply_pending_marks,
     format_prompt_size_change,
     load_prompt_with_changes,
     make_folder_size_sums,
+    make_prompt_with_pending_marks,
     measure_prompt_size,
 )
 from kbtui.tui.reader.reader_blocks import (
@@ -160,16 +160,16 @@ def _make_learn_output_preview(
     """Return a preview with the exact output of `learn`."""
     text = knowledge.learn(topic, list(patterns), has_prompt=True).text
     command = " ".join(["learn", quote(topic), *map(quote, patterns)])
-    return _make_text_preview(f"learn:{topic}:{' '.join(patterns)}", command, text)
+    return _make_assistant_text_preview(f"learn:{topic}:{' '.join(patterns)}", command, text)
 
 
 def _make_prompt_preview(title: str, text: str | None) -> PromptWorkshopPreview:
     if text is None:
         return _make_message_preview("prompt", NO_KNOWLEDGE_SECTION)
-    return _make_text_preview("prompt", title, text)
+    return _make_assistant_text_preview("prompt", title, text)
 
 
-def _make_text_preview(key: str, title: str, text: str) -> PromptWorkshopPreview:
+def _make_assistant_text_preview(key: str, title: str, text: str) -> PromptWorkshopPreview:
     document = build_assistant_text_document(key, sanitize_to_one_line(title), text, view="prompt")
     size = measure_prompt_size(text)
     document.size = size.format_prompt_size_with_units()
@@ -391,7 +391,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 self._show_prompt_with_changes(marked)
 
         self.run_in_thread(
-            lambda: apply_pending_marks(prompt_with_changes, self.subject_sizes, marks),
+            lambda: make_prompt_with_pending_marks(prompt_with_changes, self.subject_sizes, marks),
             show_prompt_if_current,
             self._mark_worker,
         )

@@ -14,7 +14,7 @@ from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import (
     PromptTextSize,
     SubjectPromptSizes,
     SystemPromptWithUnsavedChanges,
-    find_slug_prefix_range,
+    find_index_range_of_slugs_with_prefix,
     format_prompt_size_change,
     measure_prompt_size,
 )
@@ -253,7 +253,7 @@ class SubjectTreeList(RowList):
                 sign = UNWRITTEN_SIGN if is_marked else ""
                 right.append((f"{'on' if is_on else 'off'}{sign} ", "warning"))
         count, size = prompt.sums[topic].sum_sizes_in_folder(prefix)
-        first, last = find_slug_prefix_range(self._learned.get(topic, []), prefix)
+        first, last = find_index_range_of_slugs_with_prefix(self._learned.get(topic, []), prefix)
         if last > first:
             right.append((f"{LEARNED_SIGN}{last - first:,}/", "accent"))
         right.append((f"{count:,}  ", "dim"))

@@ -179,12 +179,12 @@ class FolderSizeSums:
 
     def sum_sizes_in_folder(self, prefix: str) -> tuple[int, PromptTextSize]:
         """Return the number and the total size of the subjects whose slugs start with `prefix`."""
-        first, last = find_slug_prefix_range(self._slugs, prefix)
+        first, last = find_index_range_of_slugs_with_prefix(self._slugs, prefix)
         characters, tokens, estimates = (sums[last] - sums[first] for sums in self._sums)
         return last - first, PromptTextSize(characters, tokens, estimates > 0)
 
 
-def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
+def find_index_range_of_slugs_with_prefix(slugs: list[str], prefix: str) -> tuple[int, int]:
     """Return the index range of the slugs that begin with `prefix` in the sorted list `slugs`.
 
     The range consists of the index of the first such slug and the index after the last one.
@@ -313,11 +313,13 @@ def load_prompt_with_changes(
     unmarked = SystemPromptWithUnsavedChanges(
         written, written, jp_sections=tuple(written.read_jp_prompt_sections())
     )
-    unmarked = apply_pending_marks(unmarked, subject_sizes, ())
-    return apply_pending_marks(replace(unmarked, written_size=unmarked.size), subject_sizes, marks)
+    unmarked = make_prompt_with_pending_marks(unmarked, subject_sizes, ())
+    return make_prompt_with_pending_marks(
+        replace(unmarked, written_size=unmarked.size), subject_sizes, marks
+    )
 
 
-def apply_pending_marks(
+def make_prompt_with_pending_marks(
     before: SystemPromptWithUnsavedChanges,
     subject_sizes: SubjectPromptSizes,
     marks: tuple[PreloadOrDisableChange, ...],
