@@ -74,7 +74,7 @@ CREATE INDEX usage_source ON usage (conversation, turn);
 """
 
 TURN_TABLES = ("citations", "usage")
-"""The tables of the catalog whose rows describe turns: their citations, and the tokens that they used."""
+"""The catalog's tables about turns: what the turns cite, and how many tokens they used."""
 
 _CHECKSUM_MODULUS = 1 << 63
 _VECTOR_COLUMNS = slice(11, 13)
@@ -90,8 +90,8 @@ _DOCUMENT_COLUMNS = (3, 4, 8, 9, 10, 11, 14)
 class CitationWithGivenSubjectText(NamedTuple):
     """A citation of a subject, with facts about the text that the turn was given.
 
-    `given` is the text in the form of `GivenSubjectText.make_hash_and_text_for_catalog`, and `extent` is
-    `GivenSubjectText.extent`. Both are None if the text is not known.
+    `given` is that text as `GivenSubjectText.make_hash_and_text_for_catalog` returns it, and
+    `extent` is `GivenSubjectText.extent`. Both are None if the text is not known.
     """
 
     conversation: str
@@ -147,7 +147,7 @@ def parse_catalog_chunk_row(row: tuple[Any, ...]) -> Chunk:
 
 
 def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
-    """Return the row of a chunk with the values and types that SQLite would return."""
+    """Return a chunk's row with the values and types that SQLite returns when it reads the row."""
     first, last = chunk.lines or (None, None)
     when = chunk.timestamp
     return (
@@ -521,8 +521,8 @@ class CatalogDatabase:
     ) -> Counter[str]:
         """Count how often each text occurs among an entry's chunks before position `end`.
 
-        The id of a chunk is computed from its text and the number of equal texts before it. Looking
-        up such ids is faster than reading the chunks.
+        The id of a chunk is computed from its text and the number of equal texts before it. This
+        method looks up such ids, which is faster than reading the chunks.
         """
         from kbtui.index.chunk_splitter import make_chunk_id  # a search does not need it
 
@@ -564,8 +564,8 @@ class CatalogDatabase:
         A beginning has at most about `max_characters` characters. The final answer consists of
         consecutive texts of the assistant, with no other event between them. It is the last such
         answer before the user's next request in the turn, or before the end of the turn. A message
-        that the user sends while the assistant still calls tools does not end the exchange.
-        Requests without an answer are left out.
+        that the user sends while the assistant is still calling tools does not count as the next
+        request. Requests without an answer are left out.
         """
         by_turn: dict[tuple[str, int], list[int]] = {}
         for request in requests:
@@ -714,9 +714,10 @@ class CatalogDatabase:
     def list_chunks_of_published_rows(
         self, database: Path, state: str, rows: Collection[int]
     ) -> list[tuple[int, int, str, str]]:
-        """Return `(row id, chunk number, entry id, chunk id)` for each chunk in these rows of a published table.
+        """Return the chunks in the rows of a published table that have the ids `rows`.
 
-        The result is empty unless `database` contains the rows of the table version that `state` identifies.
+        Each chunk is returned as `(row id, chunk number, entry id, chunk id)`. The result is empty
+        unless `database` contains the rows of the table version that `state` identifies.
         """
         query = (
             "SELECT published.row, chunks.number, chunks.entry_id, chunks.id "

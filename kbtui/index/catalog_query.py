@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 CANCEL_CHECK_STEPS = 10_000
-"""SQLite executes this many instructions, in about 100 µs, between two checks for cancellation."""
+"""The number of SQLite's instructions (about 100 µs) between two checks for cancellation."""
 
-# SQL for the time of a citation; without one, the time at which its conversation was created.
+# SQL for the time of a citation or, if it has none, the time at which its conversation was created.
 _CITED_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.conversation))"
 
 
@@ -105,7 +105,7 @@ def count_citations_of_entries(
 
 @dataclass
 class CitationCountsByEntryAndDay:
-    """How often entries were cited: by the id of the cited entry, and by the local day of the citing turn."""
+    """Counts of citations, by the id of the cited entry and by the local day of the citing turn."""
 
     by_entry: Counter[str] = field(default_factory=Counter)
     by_day: Counter[str] = field(default_factory=Counter)
@@ -158,7 +158,7 @@ def _map_chunk_targets_to_entries(db: sqlite3.Connection, targets: Iterable[str]
 CITATION_DAYS = 30
 DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 500
 PREVIEW_CHARACTERS = 200
-"""The details of an entry show this many characters of a passage, unless the user asks for all of it."""
+"""The number of characters of each passage that an entry's details show, unless the user asks for all."""
 
 
 @dataclass(frozen=True)
@@ -256,8 +256,8 @@ def query_entry_page(
     """Return the page of entries that starts at `cursor`; the first page if `cursor` is None.
 
     The page has at most `limit` entries; a `limit` above `most` is reduced to `most`. If `vectors`
-    is false because the model is switched off, no entry has the status pending. If `only` is an
-    entry id, the page has only this entry.
+    is false, which means that the model is switched off, no entry has the status `pending`. If
+    `only` is an entry id, the page contains only this entry.
 
     Raises `UsageError` if the cursor is invalid or belongs to another filter. Raises
     `IndexUnavailable` once `is_given_up` returns true.

@@ -35,10 +35,11 @@ NEIGHBOUR_WEIGHTS = {"conversation": 0.15, "subject": 0.3}
 TITLE_WEIGHT = 0.3
 """The weight of the title in a chunk's vector."""
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
-"""Waiting rows are written as soon as there are `WRITE_ROWS` of them, or some time after the last write.
+"""The conditions for writing the waiting rows.
 
-This time is initially `WRITE_SECONDS`, and grows by `WRITE_SECONDS` with each write, up to
-`WRITE_SECONDS_MAX`. Fewer writes are better, because each write adds a fragment to the table.
+They are written as soon as there are `WRITE_ROWS` of them, or when some time has passed since the
+last write. At first, this time is `WRITE_SECONDS`. Each write lengthens it by `WRITE_SECONDS`, up
+to `WRITE_SECONDS_MAX`. Fewer writes are better, because each write adds a fragment to the table.
 """
 EMBEDDING_BATCH = 8
 """The number of texts that a model in the engine's own process embeds at a time."""
@@ -55,7 +56,7 @@ After each slice, the chunk embedder checks whether it must start again. In bulk
 separate process.
 """
 FAILURES_MAX = 3
-"""If this many consecutive entries cannot be embedded, the chunk embedder stops and raises the last error."""
+"""The number of consecutive failed entries after which the chunk embedder stops and raises the last error."""
 PAUSE_SECONDS = 2.0
 """The interval in seconds at which a paused chunk embedder checks whether it may continue."""
 
@@ -74,8 +75,8 @@ class ChunksWithoutVector:
     * `numbers` contains the chunk numbers.
     * `entries` maps the id of each entry to the numbers of its chunks; the entries are in the order
       in which they are embedded.
-    * `seq` is the number of the last catalog transaction that is taken into account, or -1 if no
-      transaction has been taken into account yet.
+    * `seq` is the number of the last catalog transaction that the queue covers, or -1 if it covers
+      none yet.
     """
 
     def __init__(self) -> None:
@@ -466,7 +467,7 @@ class ChunkEmbedder:
         return found
 
     def _wait_while_paused(self) -> bool:
-        """Wait as long as embedding is paused; return whether to embed the next batch."""
+        """Wait while embedding is paused; return whether to embed the next batch."""
         reason = self._get_pause_reason()
         while reason and not self._stop.is_set():
             self._write_vector_rows()

@@ -4,9 +4,9 @@ A chunk ends before a heading. Once a chunk is long enough, it also ends before 
 checksum meets a condition. An edit therefore moves only nearby boundaries. The method is known as
 content-defined chunking (Muthitacharoen et al., "A Low-bandwidth Network File System", 2001).
 
-The model reads 256 tokens. A token has about four characters, so chunks have a maximum size in
-characters. In a language without spaces, a character is at least one token, so it counts as three
-characters.
+The model reads only the first 256 tokens of a text, so chunks must not be larger. Their size is
+measured in characters, because a token has about four of them. In a language without spaces, a
+character is at least one token, so it counts as three characters.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def split_text_into_chunks(
         chosen = (
             size >= MIN_CHUNK_SIZE and zlib.crc32(block.text.encode("utf-8", "replace")) % 3 == 0
         )
-        # A heading starts a new chunk, unless the current chunk has only headings.
+        # A heading starts a new chunk, unless the current chunk contains only headings.
         opens = heading and any(not _HEADING.match(part.text) for part in held)
         if held and (full or chosen or opens):
             found.append(_join_blocks_into_text_part(held))
@@ -191,7 +191,7 @@ def make_chunk_id(entry: str, text: str, repeat: int) -> str:
 def add_chunk_ids(
     entry: str, chunks: list[Chunk], *, first: int = 0, seen: Counter[str] | None = None
 ) -> list[Chunk]:
-    """Return the chunks with ids and ordinals (positions in the entry), beginning with `first`.
+    """Return the chunks with ids, and with ordinals (positions in the entry) from `first` on.
 
     The id of a chunk depends on how many earlier chunks of the entry have the same text. If the
     entry has chunks before `chunks`, `seen` must contain the counts of their texts.

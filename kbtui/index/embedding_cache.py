@@ -2,8 +2,8 @@
 
 There are two kinds of SQLite files. Each workspace has one with the vectors that were computed on
 this machine. This file is not part of a generation, so the cache survives a rebuild of the index.
-Each mirror has one with the vectors of the published library, which a pull downloads. Their numbers
-have 16 bits, which halves the size.
+Each mirror has one with the vectors of the published library, which a pull downloads. These vectors
+consist of 16-bit numbers, which halves the size of the file.
 
 Damage would also survive a rebuild, so each row has a checksum. A row that does not match its checksum
 counts as missing, and its text is embedded again. If a workspace's file cannot be read, it is deleted.

@@ -43,7 +43,7 @@ CHECKSUMS = {
 
 
 MAX_CONFIGURATION_BYTES = 100_000
-"""If a model's JSON file is at least this large, as a vocabulary can be, only its size is compared."""
+"""A model's JSON file with at least this many bytes, such as a vocabulary, is compared only by its size."""
 
 
 class EmbeddingModelUnavailableError(KbtuiError):
@@ -182,7 +182,8 @@ def _normalize_matrix_rows(matrix: Any) -> Matrix:
 BATCH_TOKENS, BFLOAT16_BATCH_TOKENS = 512, 1024
 """The approximate number of tokens in a batch, for 32-bit and for 16-bit numbers.
 
-With larger batches, a text takes more processor time for 32-bit numbers, and less for 16-bit numbers.
+In larger batches, a text takes more processor time with 32-bit numbers, but less with 16-bit
+numbers.
 """
 CHARACTERS_PER_TOKEN = 4
 """The approximate number of characters in a token of English text."""
@@ -336,7 +337,7 @@ class TorchEmbeddingModel(LoadedEmbeddingModel):
 
 EXPORT_VERSION = 1
 MAX_TOKENS = 256
-"""The packaged model reads at most this many tokens of a text, and ignores the rest."""
+"""The maximum number of tokens that the packaged model reads of a text. It ignores the rest."""
 MIN_EXPORT_COSINE = 0.9999
 """The minimum cosine similarity between the vectors of an ONNX export and of the original model.
 
@@ -430,8 +431,8 @@ def _verify_onnx_export_checksums(model: EmbeddingModelKeyAndSource, path: Path)
 def start_onnx_export_process(model: EmbeddingModelKeyAndSource) -> subprocess.Popen[bytes] | None:
     """Start the ONNX export in a process with the lowest priority.
 
-    Returns None if the export exists already, if the environment has `KBTUI_EXPORT=off`, or if `model`
-    is not the model in the package `PACKAGED_MODEL`.
+    Returns None if the export exists already, if the environment variable `KBTUI_EXPORT` is `off`,
+    or if `model` is not the model in the package `PACKAGED_MODEL`.
     """
     if not model.packaged or os.environ.get("KBTUI_EXPORT") == "off":
         return None

@@ -137,8 +137,9 @@ def get_code_word_forms(word: str) -> CodeFieldWordForms:
 def _iterate_compound_word_forms(whole: str) -> Iterator[str]:
     """Yield the forms by which a compound can be found.
 
-    For a version such as `1.2.3`, these are the version and its first numbers, such as `1.2`. Otherwise,
-    they are the compound and, if it is a path, its suffixes, each with and without `_` and `-`.
+    For a version such as `1.2.3`, these are the version and its first numbers, such as `1.2`. For
+    any other compound, these are the compound itself and, if it is a path, its suffixes, each with
+    and without `_` and `-`.
     """
     lower = whole.lower()
     if match := _VERSION.fullmatch(lower):

@@ -82,9 +82,9 @@ class IndexReader:
             self._indexes.clear()
 
     def __del__(self) -> None:
-        # Threads may share a reader of a replaced generation, so the last one that drops it closes it.
-        # Without this, the files stay open, and on the disk, until a garbage collection, because
-        # SQLite's connection is part of a reference cycle.
+        # Threads may share a reader of a replaced generation, so the last one that drops it closes
+        # it. Without this, the files would stay open, and would occupy the disk, until the next
+        # garbage collection, because SQLite's connection is part of a reference cycle.
         if hasattr(self, "_catalog"):
             self._catalog.close()
 

@@ -68,7 +68,7 @@ class IndexableEntryOrPart:
 
 
 def make_subject_change_signature(subject: Subject) -> str:
-    """Return a text that changes whenever a subject must be indexed again.
+    """Return a string that changes whenever a subject must be indexed again.
 
     It includes the inode, because a file that replaces another may have the same size and time.
     """
@@ -195,9 +195,10 @@ def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
 
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
-"""The vector of a chunk also represents its neighbours: up to `NEIGHBOURS` chunks on each side.
+"""The limits on the neighbours of a chunk, which its vector also represents.
 
-The neighbours on one side have at most `NEIGHBOUR_CHARACTERS` characters in total.
+There are up to `NEIGHBOURS` chunks on each side, with at most `NEIGHBOUR_CHARACTERS` characters in
+total.
 """
 
 
@@ -231,8 +232,9 @@ def add_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 
         if not chunk.embed:
             hashed.append(chunk)
             continue
-        # An id is computed from the text. The hash can thus also change with a chunk that is not a
-        # neighbour because it is too long; then the vector is taken from the cache.
+        # The ids stand for the texts from which they are computed. They also include chunks that
+        # are too long to be neighbours. If only such a chunk changes, so does the hash, and the
+        # vector is taken from the cache.
         around = " ".join(ids[max(0, position - NEIGHBOURS) : position + NEIGHBOURS + 1])
         made = f"{common}\0{around}\0{chunk.role}\0{chunk.timestamp}"
         digest = blake2b(made.encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -247,7 +249,7 @@ BATCH_BYTES = 512 << 10
 WHOLE_BYTES_MAX = 2 << 20
 """The maximum size in bytes of a conversation that is indexed as a whole, not in parts."""
 UNFINISHED_SUFFIX = " …"
-"""The `signature` of a conversation's entry ends with this until all parts are indexed."""
+"""The suffix of the `signature` of a conversation's entry until all parts are indexed."""
 
 
 @dataclass(frozen=True)

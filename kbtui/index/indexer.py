@@ -508,7 +508,7 @@ def _iterate_enabled_subjects(knowledge: KnowledgeBase) -> Iterator[Subject]:
 
 
 def _get_file_size_and_time(path: Path) -> list[object]:
-    """Return a list: path, size, modification time (ns). The last two are None for a missing file."""
+    """Return the path, size and modification time (ns) of a file; the last two are None if it is missing."""
     try:
         status = path.stat()
     except OSError:

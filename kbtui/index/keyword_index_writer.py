@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
 
 KEYWORD_INDEX_VERSION = 12
-"""Increase this number when the schema or the analyzers change. The index is then rebuilt."""
+"""The version of the schema and the analyzers. Increase it when they change, so that the index is rebuilt."""
 
 HEAP_BYTES = 64_000_000
 """The memory in bytes that a segment's documents may use before tantivy writes the segment to disk."""

@@ -58,12 +58,16 @@ class PublishedVectorTableLocation(NamedTuple):
 
     @property
     def table_version_id(self) -> str:
-        """The value of the state `published_rows` in the mirror's database if it contains this version's rows."""
+        """An id of this version.
+
+        The mirror's database contains the rows of this version if its state `published_rows` has
+        this value.
+        """
         return make_table_version_id(self.model, self.version, self.written_at)
 
 
 def make_table_version_id(model: str | None, version: int, written_at: float) -> str:
-    """Return the text that identifies a version of a published table in the mirror's database."""
+    """Return the string that identifies a version of a published table in the mirror's database."""
     return json.dumps([model, version, written_at])
 
 
@@ -113,8 +117,8 @@ class PublishedVectorTableSearcher:
     ) -> dict[str, set[int]]:
         """Return the chunks in `missing` that have no published vector.
 
-        From now on, searches of this table find the other chunks. `missing` and the result map
-        entry ids to the numbers of chunks that have no local vector.
+        From now on, searches of this table find only the other chunks in `missing`. `missing` and
+        the result map entry ids to the numbers of chunks that have no local vector.
         """
         covered = set[int]()
         for number, entry_id in catalog.list_chunks_with_published_vector(self.table.database):

@@ -33,7 +33,7 @@ class EntriesWithoutVectors:
 
     * `missing` maps the id of each entry to the error of the last attempt to embed it. The error is
       None if no attempt has failed.
-    * `seq` is the number of the last catalog transaction that is taken into account; -1 means that
+    * `seq` is the number of the last catalog transaction that the list covers; -1 means that
       nothing was ever embedded.
     * `model` is the key of the embedding model.
     """

@@ -82,9 +82,9 @@ NARROW_ROWS = 50_000
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
 """The maximum sizes of Lance's caches in memory: one for its indexes, one for the metadata of its files."""
 VERSION_MARGIN = timedelta(minutes=1)
-"""Only versions that are older than the oldest needed one by at least this time are deleted.
+"""The minimum time by which a deleted version is older than the oldest needed version.
 
-The margin is needed because LanceDB reads the clock later.
+LanceDB reads the clock later than kbtui, so without this margin, it could delete a needed version.
 """
 KEEP_VERSIONS = timedelta(minutes=2)
 """The time for which old versions of the table are kept, because other threads may still be reading them."""

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     )
 
     LibraryCondition = Callable[[ConversationInfo, ConversationToolsAndModels, Any], bool]
-    """A function that checks whether a conversation matches a value: a case-folded text, or a time."""
+    """A function that returns whether a conversation matches a value: case-folded text or a time."""
     FilterInput = Literal["search", "library", "entries"]
-    """The input that a filter is typed in: the search, the library's filter or the entries' filter."""
+    """The input field for a filter: the search, the library's filter or the entries' filter."""
     ValueKind = Literal[
         "topic",
         "choice",
@@ -56,8 +56,8 @@ class FilterDefinition:
     """A filter such as `after:`.
 
     The attributes `search`, `library` and `entries` say how a search, the library pane and the list
-    of entries apply the filter. An input whose attribute is empty does not accept the filter. There
-    is one exception: the library pane also accepts every search filter, which the index then
+    of entries apply the filter. An input field whose attribute is empty does not accept the filter.
+    There is one exception: the library pane also accepts every search filter, which the index then
     applies.
     """
 
@@ -106,7 +106,7 @@ class FilterDefinition:
         self.includes_day = includes_day
         """Whether a date without a time stands for the end of the day, not for its start."""
         self.example = example
-        """The filter with a value, for people who do not know it yet."""
+        """An example of the filter with a value, for users who do not know the filter yet."""
 
     @property
     def joined_command_line_options(self) -> str:
@@ -298,13 +298,13 @@ FILTERS: tuple[FilterDefinition, ...] = (
 
 
 def list_filters_accepted_by_input_field(filter_input: FilterInput) -> list[FilterDefinition]:
-    """Return the filters that an input accepts."""
+    """Return the filters that an input field accepts."""
     is_library = filter_input == "library"
     return [row for row in FILTERS if getattr(row, filter_input) or (is_library and row.search)]
 
 
 def format_filter_keys(filter_input: FilterInput, *, without: Sequence[str] = ()) -> str:
-    """Return the keys of an input's filters as a phrase, such as `topic:, after: and before:`."""
+    """Return the keys of an input field's filters as a phrase, such as `topic:, after: and before:`."""
     keys = [
         f"{row.key}:"
         for row in list_filters_accepted_by_input_field(filter_input)
@@ -314,7 +314,7 @@ def format_filter_keys(filter_input: FilterInput, *, without: Sequence[str] = ()
 
 
 def map_filters_by_key(filter_input: FilterInput) -> dict[str, FilterDefinition]:
-    """Return the filters that `filter_input` accepts, by key. A filter is also listed under its aliases."""
+    """Return the filters that the input field `filter_input` accepts, by key. A filter is also listed under its aliases."""
     return {
         name: row
         for row in list_filters_accepted_by_input_field(filter_input)
@@ -323,7 +323,7 @@ def map_filters_by_key(filter_input: FilterInput) -> dict[str, FilterDefinition]
 
 
 def list_input_fields_accepting_filter(key: str) -> list[FilterInput]:
-    """Return the inputs that accept the filter `key:`."""
+    """Return the input fields that accept the filter `key:`."""
     inputs: tuple[FilterInput, ...] = ("search", "library", "entries")
     return [one for one in inputs if key in map_filters_by_key(one)]
 

@@ -60,9 +60,9 @@ if TYPE_CHECKING:
 
 
 LARGE_INDEX_CHUNKS = 50_000
-"""An index with at least this many chunks counts as large: a search leaves out some terms.
+"""The minimum number of chunks in an index that counts as large.
 
-See `MIN_WORTH_SHARE` and docs/performance.md.
+A search of a large index leaves out some terms: see `MIN_WORTH_SHARE` and docs/performance.md.
 """
 MIN_WORTH_SHARE = 0.02
 """The minimum worth of a term that is searched in a large index, as a share of the best term's worth.
@@ -354,18 +354,19 @@ MAX_PAIRED_CHUNKS = 200
 """The number of best chunks that are searched for pairs of adjacent words of the query."""
 
 NEAR_SHARE = 0.9
-"""A chunk that matches only near spellings gets at most this share of the lowest score of all other chunks."""
+"""The maximum score of a chunk that matches only near spellings, as a share of the lowest other score."""
 
 BEST_PASSAGES = 50
-"""The text around this many best passages, and around the passages near them, is scored.
+"""The number of best passages for which the text around them is scored.
 
-The passages near them are ranked, too, even passages without a word of the query.
+The text around the passages near them is scored, too, and these passages are ranked even if they
+contain no word of the query.
 """
 
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""
 _ChunkRow = tuple[int, float, int, int]
-"""The values of a `RankedChunk`. A search makes hundreds of rows, and a `RankedChunk` takes six times as long."""
+"""The values of a `RankedChunk`, which takes six times as long to make. A search makes hundreds of rows."""
 TermScores = tuple[QueryTerm, dict[int, float]]
 """A term, and the score that the term adds to each matching chunk, by number."""
 
@@ -777,8 +778,8 @@ class _KeywordIndexQuery:
     ) -> Any:
         """Return a query that combines the queries `wanted` with the filters of the request.
 
-        If there are no words, phrases or filters, `selects_all` decides whether the result is a query for
-        all chunks or None.
+        If there are no words, phrases or filters, return a query for all chunks if `selects_all` is
+        true, else None.
         """
         if not (wanted or self._has_filters or selects_all):
             return None

@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 
 MAX_PROJECTS_IN_HINT = 5
-"""For a mistake in a query, the hints of at most this many projects are shown."""
+"""The maximum number of projects whose hints for a mistake in a query are shown."""
 
 
 class SearchedIndex(NamedTuple):
     """An index to search, with its workspace.
 
-    * `project` is the project's name for people.
-    * `project_key` is equal for the workspaces of a project.
+    * `project` is the human-readable name of the project.
+    * `project_key` is the same for all workspaces of a project.
     * `marked` is `SearchRequest.marked` for this workspace.
     """
 

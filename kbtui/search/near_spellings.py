@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_NEAR_SPELLINGS = 3
 MAX_JUDGED_STEMS = 8
-"""The typed word is compared with the words of at most this many stems, the most common ones."""
+"""The maximum number of stems, the most common ones, whose words are compared with the typed word."""
 FIRST_TEXTS, TEXTS_OF_STEM = 3, 16
 """A stem's words are read from `FIRST_TEXTS` texts or, if none of them is near, from up to `TEXTS_OF_STEM` texts."""
 MIN_LETTERS_OF_FREE_START = 6
@@ -37,9 +37,9 @@ NEAR_SPELLING_RATIO = 0.75
 MAX_COMPARED_TERMS = 2000
 """At most this many terms, the most common ones, are compared with a word, to limit the time of a search."""
 MAX_ENDING_LETTERS = 5
-"""At most this many last letters of an unfinished or inflected word are left out to find its stem."""
+"""The maximum number of letters dropped from the end of an unfinished or inflected word to find its stem."""
 MAX_INFLECTION_LETTERS = 3
-"""One of two words may have an additional ending of up to this many letters, as in *receive* and *receives*."""
+"""The maximum length of an ending that only one of two words has, as in *receive* and *receives*."""
 SWAP_DISTANCE = 0.7
 """The edit distance of a swap of two letters. Every other edit counts as 1."""
 INFLECTION_DISTANCE = 0.1
@@ -142,7 +142,7 @@ def _read_words_of_stem(stem: str, stem_text: StemsOfText, texts: Iterable[str])
 def _list_similar_terms(word: str, searcher: Any) -> list[str]:
     """Return the indexed terms that begin with the first letter of `word` and are most similar to it.
 
-    Terms are stems, so each is compared with a prefix of the word that has the same length.
+    Terms are stems, so each term is compared with the prefix of `word` that has the term's length.
     """
     from difflib import get_close_matches
 
@@ -182,12 +182,13 @@ def measure_spelling_distance(typed: str, word: str) -> float:
     word_endings = range(1, min(MAX_INFLECTION_LETTERS, len(word) - MAX_INFLECTION_LETTERS) + 1)
     inflected = [rows[-1][len(word) - letters] for letters in word_endings]
     inflected += [rows[len(typed) - letters][-1] for letters in typed_endings]
-    # If two words differ only in their ending, it is no inflection: they would have the same stem.
+    # Words that differ only in an inflection have the same stem. An ending is therefore no
+    # inflection if the words are otherwise equal.
     return min([rows[-1][-1], *(edits + INFLECTION_DISTANCE for edits in inflected if edits)])
 
 
 def _compute_edit_distances(first: str, second: str) -> list[list[float]]:
-    """Return the edit distances between every prefix of one text and every prefix of the other."""
+    """Return the edit distance between each prefix of `first` and each prefix of `second`."""
     rows = [[float(at) for at in range(len(second) + 1)]]
     for at, letter in enumerate(first, 1):
         row, above = [float(at)], rows[at - 1]

@@ -37,11 +37,12 @@ _SATURATION, _LENGTH_SHARE = 1.2, 0.75
 MAX_SURROUNDING_TERMS = 24
 """The maximum number of stems of a query that are looked for around passages.
 
-A score of tantivy has 24 bits, and each stem takes one of them (see `_find_passages_around_places`).
+A score in tantivy has 24 bits, and each stem takes one of them (see
+`_find_passages_around_places`).
 """
 
 REACH = len(DISTANCE_WEIGHTS) - 1
-"""The greatest distance between a passage and the passages that count for it."""
+"""The greatest distance at which a passage counts in the text around another one."""
 _STEPS = tuple((step, DISTANCE_WEIGHTS[abs(step)]) for step in range(-REACH, REACH + 1))
 
 
@@ -62,7 +63,7 @@ class _NearbyPassage(NamedTuple):
 
 
 class TextAroundPassageScorer:
-    """Finds and scores the words of a query around the passages of a keyword index."""
+    """Scores the text around passages of a keyword index by the query's words that it contains."""
 
     def __init__(
         self, searcher: Any, schema: Any, words: Iterable[QueryWord], statistics: Any
@@ -169,6 +170,6 @@ def _compute_rarity_around_passages(statistics: Any, stem: str) -> float:
     if not passages:
         return 0.0
     share = min(passages / max(1, statistics.num_docs), 0.999)
-    # A text around a passage counts as much as `others` passages more.
+    # The text around a passage counts as much as `others` additional passages.
     others = sum(weight for _, weight in _STEPS) - 1
     return -math.log(1 - (1 - share) ** others)

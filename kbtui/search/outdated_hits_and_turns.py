@@ -1,7 +1,8 @@
 """Checks whether a hit's file has changed, and whether the file still contains the hit's text.
 
-Because of these checks, answers contain no hits of deleted or disabled subjects. The file of each hit is
-checked. If the configuration has changed since indexing, the topic and the subject are checked, too.
+Because of these checks, answers contain no hits in deleted or disabled subjects. The file of each
+hit is checked. If the configuration has changed since indexing, the topic and the subject are
+checked, too.
 
 A turn is outdated if it was given a subject that has since changed or disappeared. Most texts are
 compared by their hashes in the catalog. A subject's file is read only if a turn was given just a

@@ -2,8 +2,8 @@
 
 The reranker considers two facts that the rankings by keywords and by meaning ignore: whether a
 passage replies to a question that matches the query, and whether other passages of its conversation
-match. These facts reorder only the passages of turns, among the places that these passages already
-have in the ranking. Passages of subjects stay where they are.
+match. With these facts, it reorders only the passages of turns, which exchange places in the
+ranking with each other. Passages of subjects stay where they are.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ A shorter passage gets a proportional part.
 WORDS_WEIGHT = 3.0
 """The bonus of a turn's passage that contains all words of the query in the query's own forms."""
 OTHER_FORM_SHARE = 0.5
-"""The factor for a word that the passage has only in another form, such as `sleeps` for `sleep`."""
+"""The factor for a word that the passage contains only in another form, such as `sleeps` for `sleep`."""
 REPLY_WEIGHT = 0.2
 """A reply gets this share of the score of the question or request to which it replies."""
 CONVERSATION_WEIGHT = 0.3
@@ -52,7 +52,7 @@ _QUESTION_MARKS = frozenset("?？؟")
 
 
 class ScoredPassage(NamedTuple):
-    """A passage with its fused score. `owner` is equal for all passages of an entry."""
+    """A passage with its fused score. `owner` is the same for all passages of an entry."""
 
     number: int
     score: float

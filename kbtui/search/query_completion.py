@@ -45,7 +45,7 @@ _TYPED_PART = (
 
 @dataclass(frozen=True)
 class QueryCompletion:
-    """A text that replaces the characters `start` to `end` of a query. `note` describes the text."""
+    """Text that replaces the characters `start` to `end` of a query. `note` describes this text."""
 
     start: int
     end: int
@@ -115,8 +115,8 @@ def list_filter_completions(
 ) -> list[QueryCompletion]:
     """Return up to `MAX_COMPLETIONS` filters or filter values that complete the word before the cursor.
 
-    `filter_input` is the input ("search", "library" or "entries") whose filters are completed.
-    `list_values(filter, beginning)` returns values of a filter, each with a note.
+    `filter_input` is the input field ("search", "library" or "entries") whose filters are
+    completed. `list_values(filter, beginning)` returns values of a filter, each with a note.
     """
     known = map_filters_by_key(filter_input)
     match = re.search(_TYPED_PART.format("|".join(known)), text[:cursor], re.IGNORECASE)
@@ -157,7 +157,7 @@ def _list_filter_values(
 
 
 FILE_ARGUMENTS = ("path", "file_path", "filepath", "absolute_path", "filename", "file")
-"""The arguments with which tool calls name a file, in lower case as in the index."""
+"""The names of the arguments that contain a file's path in tool calls, in lower case as in the index."""
 
 
 def _list_file_names_in_tool_arguments(searcher: Any, part: str) -> list[tuple[str, str]]:

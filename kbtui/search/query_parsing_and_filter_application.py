@@ -99,9 +99,10 @@ def _compile_query_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
 def parse_query(
     text: str, *, partial: bool = False, filter_input: FilterInput = "search"
 ) -> ParsedQuery:
-    """Parse a query. Every text is a valid query.
+    """Parse a query. Any string is a valid query.
 
-    `filter_input` is the input whose filters are recognized: "search", "library" or "entries".
+    `filter_input` is the input field whose filters are recognized: "search", "library" or
+    "entries".
 
     A phrase without a closing quotation mark extends to the end of the query. A lone `-` is
     ignored. `--flag` is a word. A filter with an unknown key is a word, too. `partial` means that
@@ -135,7 +136,7 @@ def parse_query(
         if phrase is not None:
             phrases.append(part)
             continue
-        # A filter key without a value is a word in a search; other inputs ignore it.
+        # A filter key without a value is a word in a search; other input fields ignore it.
         if filter_input == "search" or not (part.endswith(":") and part[:-1].lower() in known):
             words.append(part)
         notice = _make_filter_like_word_notice(part, known)
@@ -193,14 +194,14 @@ MAX_TITLED_ENTRIES = 2000
 class ToolArgumentAndExclusionFilters(NamedTuple):
     """Filters that have no field in `SearchRequest`: arguments of tool calls, and exclusions.
 
-    * `args` has a tuple of terms for each `arg:` filter. A chunk must match at least one term of
-      each tuple.
-    * `without` has a pair `(field, values)` for each exclusion: a chunk must have none of the
+    * `args` contains a tuple of terms for each `arg:` filter. A chunk must match at least one term
+      of each tuple.
+    * `without` contains a pair `(field, values)` for each exclusion: a chunk must have none of the
       values in this field of the keyword index.
     * If `turns` is not None, a chunk must be in one of these turns, which are pairs of a
       conversation's id and a number.
-    * `without_turns` are excluded turns.
-    * `without_chunks` are the numbers of their chunks.
+    * `without_turns` contains the excluded turns.
+    * `without_chunks` contains the numbers of the chunks in the excluded turns.
     """
 
     args: tuple[tuple[str, ...], ...] = ()
@@ -265,7 +266,7 @@ def apply_query_filters(
 
 
 def _list_filters_to_resolve() -> list[FilterDefinition]:
-    """Return the filters with values that can differ from the indexed terms, such as titles of topics."""
+    """Return the filters whose values can differ from the indexed terms, as the titles of topics do."""
     known = map_filters_by_key("search")
     return [known[key] for key in ("topic", "role", "type", "agent")]
 
@@ -569,7 +570,7 @@ class _FilterToRequestConverter:
         if "damaged" in wanted:
             from dataclasses import replace
 
-            # Only the index knows the problems of the events.
+            # Problems with the events of a conversation are recorded only in the index.
             entries = self._reader.get_entries_by_id({info.id for info in infos})
             errors = {entry.id: entry.error for entry in entries.values()}
             infos = [replace(info, problem=info.problem or errors.get(info.id)) for info in infos]
@@ -609,7 +610,8 @@ class _FilterToRequestConverter:
         }
         if not pairs:
             return ids
-        # The pairs of characters may come from a chunk's text, so compare the titles themselves.
+        # The index may have found the pairs of characters in a chunk's text, so compare the titles
+        # themselves.
         wanted = "".join(text.lower().split())
         return {
             entry.id

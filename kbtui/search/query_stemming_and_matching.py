@@ -93,11 +93,11 @@ MAX_PREFIX_TERMS = 32
 
 
 class StemmedQueryWordPart(NamedTuple):
-    """A run of letters and digits in a word of a query; the word `don't` has two tokens.
+    """A token: a run of letters and digits in a word of a query. The word `don't` has two tokens.
 
     * `stem` is the token's stem in the first language of the setting `language`.
-    * `others` has a pair `(field, term)` for each further language.
-    * `corrected` has the stems of similar words, if the word is rare or missing in the index.
+    * `others` contains a pair `(field, term)` for each further language.
+    * `corrected` contains the stems of similar words, if the word is rare or missing in the index.
     """
 
     plain: str
@@ -319,7 +319,8 @@ class QueryMatchFinder:
         self._literal = _compile_any_word_pattern(literal, flags=re.IGNORECASE)
         # This pattern finds `subject` in `readSubject`.
         self._humps = {part.capitalize() for part in parts if len(part) > 2}
-        # The word comes before the lookbehind: `re` finds a literal beginning of a pattern quickly.
+        # `re` is fast if a pattern begins with literal text, so the word comes before the
+        # lookbehind.
         self._hump_pattern = _compile_any_word_pattern(self._humps, "{0}(?<=[a-z0-9]{0})(?![a-z])")
         self._language = language
 

@@ -470,7 +470,7 @@ class SearchRun:
 
 
 class HitAndOmissionCounts(NamedTuple):
-    """The number of hits that an unlimited search would return, and of passages left out.
+    """The number of hits that a search without a limit would return, and two counts of passages left out.
 
     `omitted` counts the passages whose text no longer exists, `left_out` those beyond the limit per
     entry.
@@ -741,10 +741,10 @@ def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
 
 
 RARE_SHARE = 0.05
-"""A word is rare if the share of passages that contain it is at most this."""
+"""The maximum share of passages that contain a rare word."""
 # This value was measured: docs/search-quality.md.
 MIN_SIMILARITY = 0.4
-"""The best hit of a gap is less similar to the query than this, and contains no rare word of the query."""
+"""A query is a gap if its best hit is less similar than this, and contains none of the query's rare words."""
 
 
 def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
@@ -788,7 +788,7 @@ def _find_rare_query_words(run: SearchRun) -> list[QueryWord]:
 
 
 class _LocatedFilter(NamedTuple):
-    """A filter as users write it, and where it is: the offsets in the query, or the field of the request."""
+    """A filter as users write it, and its location: its offsets in the query, or its field in the request."""
 
     text: str
     span: tuple[int, int] | None

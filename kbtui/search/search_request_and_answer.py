@@ -172,11 +172,11 @@ class QueryMistake(NamedTuple):
 class SemanticRanking(NamedTuple):
     """The result of a search by meaning.
 
-    * `ranked` has chunk numbers with scores, best first. It is None if semantic search is not
+    * `ranked` contains chunk numbers with scores, best first. It is None if semantic search is not
       available.
     * `notice` says why the ranking is missing or incomplete.
     * `coverage` is the fraction of chunks that have a vector.
-    * `pending` has the numbers of keyword hits that have no vector yet.
+    * `pending` contains the numbers of keyword hits that have no vector yet.
     """
 
     ranked: list[tuple[int, float]] | None
@@ -195,14 +195,14 @@ class OutdatedCitedSubject(NamedTuple):
 class Hit(NamedTuple):
     """A chunk of a subject or of a conversation's turn that matches a request.
 
-    * `matches` has pairs `(start, end)` of offsets in `text`.
+    * `matches` contains pairs `(start, end)` of offsets in `text`.
     * `lines` are the first and the last line, counted from 1.
-    * `legs` has the ranks of the hit by keywords and by meaning, counted from 1, or None.
+    * `legs` contains the ranks of the hit by keywords and by meaning, counted from 1, or None.
     * `freshness` is `changed` if the file has changed since it was indexed but still contains the
       text.
     * `agent` is the agent of the conversation.
-    * `parent_id` and `parent_title` name the conversation to which the hit's conversation belongs,
-      such as the conversation that started a subagent.
+    * `parent_id` and `parent_title` identify the conversation to which the hit's conversation
+      belongs, such as the conversation that started a subagent.
     * `rewound` means that the user left the turn behind by going back to an earlier turn.
     * `outdated_subjects` are the subjects that have changed since the turn used them.
     * `marks` are the user's marks on the turn.
@@ -323,7 +323,7 @@ class ChunkRankAndScore(NamedTuple):
     reason: Notice | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as JSON. The key `note` has the text of the notice `reason`."""
+        """Return the fields as JSON. The key `note` contains the text of the notice `reason`."""
         reason = self.reason
         note = format_notice(reason) if reason else None
         return self._asdict() | {"note": note, "reason": reason._asdict() if reason else None}
@@ -398,8 +398,8 @@ class RankExplanation(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Return all fields as JSON.
 
-        The key `reasons` has the notices in `self.kept_out` as codes with values. The key
-        `kept_out` has them as texts.
+        The key `reasons` contains the notices in `self.kept_out` as codes with values, and the key
+        `kept_out` contains them as text.
         """
         return self._asdict() | {
             "lexical": self.lexical.as_json(),
@@ -428,8 +428,8 @@ class SearchAnswer(NamedTuple):
     """The answer to a `SearchRequest`: the hits, and notices for the user.
 
     * `total`: the number of ranked hits, of which `hits` are the first.
-    * `has_more`: whether further texts contain the words. A search with a `limit` above `total` ranks
-      them, too.
+    * `has_more`: whether more passages contain the words. A search with a `limit` above `total`
+      ranks them, too.
     * `omitted`: the number of hits that were left out because their text or file no longer exists.
     * `left_out`: the number of passages that were left out because of `SearchRequest.per_entry`.
     * `mistakes`: the mistakes in the query. If there are any, nothing was searched, and the first

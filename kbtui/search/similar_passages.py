@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_KEYWORDS = 25
-"""To find similar passages by keywords, at most this many words of a text are searched for."""
+"""The maximum number of a text's words that are searched for to find similar passages by keywords."""
 MAX_PROSE_CHARACTERS = 600
-"""To find similar passages by meaning, the query is the beginning of a text, up to this many characters."""
+"""The maximum length of the query for similar passages by meaning, which is the beginning of a text."""
 
 
 def find_similar_passages(
