@@ -332,14 +332,14 @@ class EngineWorkspace:
         Returns the number of seconds until the next check.
         """
         from kbtui.publishing.published_library_pull import (
-            is_pull_due,
             load_library_subscription_settings,
             pull_subscribed_library,
+            record_pull_attempt_if_due,
         )
 
         try:
             if (
-                is_pull_due(self.workspace)
+                record_pull_attempt_if_due(self.workspace)
                 and not pull_subscribed_library(self.workspace).is_unchanged
             ):
                 self._index_refresh_worker.request_index_refresh()

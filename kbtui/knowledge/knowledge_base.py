@@ -354,7 +354,7 @@ PUBLISHED_DIRECTORY = "(published library)"
 
 def find_superseded_config_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:
     """Return a problem if kbtui ignores `.kbtui/NAME` because `.jp` exists, else []."""
-    path = workspace.find_superseded_config_file(name)
+    path = workspace.find_config_file_superseded_by_jp_directory(name)
     if path is None:
         return []
     target = workspace.format_config_path(name)

@@ -503,7 +503,7 @@ def load_library_subscription_settings(workspace: Workspace) -> LibrarySubscript
     return load_library_settings(workspace).library
 
 
-def is_pull_due(workspace: Workspace) -> bool:
+def record_pull_attempt_if_due(workspace: Workspace) -> bool:
     """Return whether the engine should pull now; if so, record that a pull was tried.
 
     The mirror must exist, and its last check must be old enough. The user must start the first

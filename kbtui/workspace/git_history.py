@@ -151,9 +151,9 @@ class GitHistory:
             elif next(staged, "") == path:
                 return old
         deleted += self._list_git_output_words("ls-files", "--deleted", "-z")
-        return self._find_most_similar_file(path, dict.fromkeys(deleted)) or path
+        return self._find_most_similar_deleted_file(path, dict.fromkeys(deleted)) or path
 
-    def _find_most_similar_file(self, path: str, deleted: Iterable[str]) -> str | None:
+    def _find_most_similar_deleted_file(self, path: str, deleted: Iterable[str]) -> str | None:
         """Return the deleted file whose committed text is most similar to the text of the file `path`.
 
         The result is None if no deleted file is similar enough; see `RENAMED_SIMILARITY`.

@@ -92,14 +92,14 @@ def load_library_settings(workspace: Workspace) -> PublishedLibrarySettings:
         raise ConfigError(f"unknown table {unknown[0]!r}", where=str(path), hint=hint)
     return PublishedLibrarySettings(
         path,
-        _parse_settings_table(
+        _parse_library_settings_table(
             path, "library", data.get("library", {}), LibrarySubscriptionSettings()
         ),
-        _parse_settings_table(path, "publish", data.get("publish", {}), PublishSettings()),
+        _parse_library_settings_table(path, "publish", data.get("publish", {}), PublishSettings()),
     )
 
 
-def _parse_settings_table(path: Path, name: str, table: Any, defaults: _Table) -> _Table:
+def _parse_library_settings_table(path: Path, name: str, table: Any, defaults: _Table) -> _Table:
     """Return `defaults`, overridden by the values in `table`."""
     where = f"{path}: {name}"
     if not isinstance(table, dict):

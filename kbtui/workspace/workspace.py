@@ -61,7 +61,7 @@ class Workspace:
         """
         return paths.format_path_relative_to_root(self.root, self.config_directory / name)
 
-    def find_superseded_config_file(self, name: str) -> Path | None:
+    def find_config_file_superseded_by_jp_directory(self, name: str) -> Path | None:
         """Return the path of a file in `.kbtui` that kbtui ignores, because `.jp` exists.
 
         Returns None if there is no such file.

@@ -33,7 +33,7 @@ from kbtui.publishing.published_library_format import (
     read_entry_from_part,
     validate_entry_key,
 )
-from kbtui.publishing.published_library_pull import delete_mirror, is_pull_due
+from kbtui.publishing.published_library_pull import delete_mirror, record_pull_attempt_if_due
 from kbtui.workspace.published_library_settings import (
     PublishedLibraryMirrorPaths,
     normalize_library_uri,
@@ -127,23 +127,27 @@ def test_the_engine_looks_for_new_versions_only_of_what_the_user_has_fetched(
     uri = str(tmp_path / "share")
     publish(make_team_workspace(tmp_path / "ours"), uri)
     reader = Builder(tmp_path / "reader")
-    assert not is_pull_due(reader.workspace)
+    assert not record_pull_attempt_if_due(reader.workspace)
     subscribe(reader, uri, "refresh_minutes = 0.0001\n")
-    assert not is_pull_due(reader.workspace), "a file of a stranger causes no request"
+    assert not record_pull_attempt_if_due(reader.workspace), (
+        "a file of a stranger causes no request"
+    )
     pull(reader)
     time.sleep(0.02)
-    assert is_pull_due(reader.workspace)
+    assert record_pull_attempt_if_due(reader.workspace)
     subscribe(reader, uri, "refresh_minutes = 1000\n")
-    assert not is_pull_due(reader.workspace)
+    assert not record_pull_attempt_if_due(reader.workspace)
     subscribe(reader, uri, "refresh_minutes = 0\n")
-    assert not is_pull_due(reader.workspace)
+    assert not record_pull_attempt_if_due(reader.workspace)
     subscribe(reader, uri, "refresh_minutes = true\n")
-    assert not is_pull_due(reader.workspace)
+    assert not record_pull_attempt_if_due(reader.workspace)
     subscribe(reader, uri, "refresh_minutes = 1000\n")
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now - 86_400.0)
-    assert is_pull_due(reader.workspace), "a clock that was set back does not stop it"
-    assert not is_pull_due(reader.workspace)
+    assert record_pull_attempt_if_due(reader.workspace), (
+        "a clock that was set back does not stop it"
+    )
+    assert not record_pull_attempt_if_due(reader.workspace)
 
 
 def test_a_running_engine_finds_what_was_published_without_a_command(
