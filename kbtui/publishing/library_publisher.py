@@ -84,7 +84,7 @@ class PublishedLibraryState:
     """The current state of a library: its manifest and the tables of contents of its parts.
 
     * `tag` identifies the version of the manifest.
-    * `damaged` has the names of the manifest's parts that are missing or damaged.
+    * `damaged` contains the names of the manifest's parts that are missing or damaged.
     * `stored` maps the name of each part in the store to its entry in the listing.
     """
 

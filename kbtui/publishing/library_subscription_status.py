@@ -72,7 +72,7 @@ PROBLEM_TEXTS = {
     "vectors_too_large": "the library has {detail} MB of vectors, more than `mirror_megabytes`, and no table of vectors, so passages are embedded on this machine",
     "other_version": "the library was published by kbtui {detail}, which splits texts differently, so some passages are embedded on this machine",
 }
-"""The text of each problem with a subscription, by its code."""
+"""Maps the code of each problem with a subscription to the text of the problem."""
 
 
 def read_subscription_status(

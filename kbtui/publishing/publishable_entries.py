@@ -1,9 +1,9 @@
 """Finds the entries of a workspace that may be published, and the texts for which vectors are published.
 
-The table `[publish]` names topics and conversations. Hidden and disabled subjects of the topics are left
-out. Subjects with secrets are left out, too, because subjects are published unchanged. In conversations,
-secrets are masked. The result of a tool call is left out if it contains the text of a subject that is
-hidden, disabled or in an unpublished topic.
+The table `[publish]` lists topics and conversations. Hidden and disabled subjects of the topics are
+left out. Subjects with secrets are left out, too, because subjects are published unchanged. In
+conversations, secrets are masked. The result of a tool call is left out if it contains the text of
+a subject that is hidden, disabled or in an unpublished topic.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The format of a published library: a signed manifest, and the parts that the manifest lists.
 
-The manifest names the parts of the current version. It is a small JSON file that is replaced in one
+The manifest lists the parts of the current version. It is a small JSON file that is replaced in one
 step, so readers never see a mixture of versions. The file is a JSON object that contains the manifest,
 as a string, and its signature.
 
@@ -89,7 +89,7 @@ class DamagedLibraryPartError(KbtuiError):
 
 
 class MissingLibraryPartError(DamagedLibraryPartError):
-    """The store lacks a part that the manifest names."""
+    """The store lacks a part that the manifest lists."""
 
 
 class EntryFileToPublish(NamedTuple):
@@ -393,7 +393,7 @@ class VectorTableVersion:
     """One version of the published table, which contains a library's vectors in LanceDB.
 
     The table can be older than the manifest, and can therefore lack the vectors of some passages. A
-    reader makes these vectors from the vector parts that `later_parts` names.
+    reader makes these vectors from the vector parts in `later_parts`.
 
     `dimension` is the length of the vectors. `written_at` is the time at which the version was
     written, by the store's clock. If a table is deleted and written again, `written_at` tells the

@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from kbtui.workspace.published_library_settings import LibrarySubscriptionSettings
 
 MAX_ATTEMPTS = 3
-"""A pull is tried at most this many times, because parts may be deleted while it reads them."""
+"""The maximum number of attempts of a pull. An attempt fails if parts are deleted while it reads them."""
 
 
 @dataclass
@@ -224,7 +224,7 @@ class _LibraryPull:
         return self._result
 
     def _is_version_mirrored(self, checksum: str) -> bool:
-        """Return whether the mirror has the version whose manifest has this checksum.
+        """Return whether the mirror contains the version whose manifest has this checksum.
 
         If the vectors are to be mirrored, too, the mirror must contain them. If not, it must
         contain none.
@@ -507,7 +507,7 @@ def record_pull_attempt_if_due(workspace: Workspace) -> bool:
     """Return whether the engine should pull now; if so, record that a pull was tried.
 
     The mirror must exist, and its last check must be old enough. The user must start the first
-    pull, because the file that names the library may come from someone else.
+    pull, because the file that specifies the library may come from someone else.
     """
     try:
         mirror = find_library_mirror_of_workspace(workspace)

@@ -1,6 +1,6 @@
 """Updates a large library's published table when the table lacks many passages or has many obsolete rows.
 
-Readers of the current manifest continue to read the table version that this manifest names.
+Readers of the current manifest continue to read the table version that this manifest refers to.
 """
 
 from __future__ import annotations

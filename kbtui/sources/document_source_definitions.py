@@ -136,7 +136,7 @@ _KEYS_BY_KIND: dict[str, dict[str, str]] = {
     "mcp": {"server": _TEXT, "pattern": _TEXT, "env": _LIST},
 }
 MAIN_KEY = {"url_crawl": "url", "file_upload": "file", "mcp": "server"}
-"""For each kind of source, the key that names the source's URL, path or command."""
+"""For each kind of source, the key that contains the source's URL, path or command."""
 SOURCE_KINDS = tuple(_KEYS_BY_KIND)
 
 
@@ -212,7 +212,7 @@ def load_source_definitions(workspace: Workspace) -> DocumentSourceDefinitions:
 
 
 def parse_source_table(name: str, block: Any) -> DocumentSourceDefinition:
-    """Parse the table of a source. Raises `ConfigError`, whose `where` names the wrong key."""
+    """Parse the table of a source. Raises `ConfigError`, whose `where` contains the wrong key."""
     try:
         return _parse_source_keys(name, block)
     except ConfigError as error:
@@ -290,9 +290,9 @@ _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua j
 def hash_source_for_approval(workspace: Workspace, source: DocumentSourceDefinition) -> str:
     """Return the hash that an approval of a source records.
 
-    The hash covers the source's declaration. If the source's command names programs in the
-    workspace, the hash also covers their content. When any of this changes, the source needs a new
-    approval.
+    The hash covers the source's declaration. If words of the source's command are paths of programs
+    in the workspace, the hash also covers the content of these programs. When any of this changes,
+    the source needs a new approval.
     """
     parts = {"form": _APPROVAL_FORMAT, "name": source.name, "block": source.block}
     if source.kind == "mcp":
@@ -301,7 +301,7 @@ def hash_source_for_approval(workspace: Workspace, source: DocumentSourceDefinit
 
 
 def _hash_program_file(workspace: Workspace, word: str) -> str | None:
-    """Return the hash of the program that `word` names.
+    """Return the hash of the program whose path is `word`.
 
     Returns None if the workspace contains no such program.
     """

@@ -57,7 +57,7 @@ class _FileSkippedError(Exception):
 async def import_source_files(
     run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceRunLimits
 ) -> None:
-    """Import the file or directory that the source's key `file` names.
+    """Import the file or directory that the source's key `file` specifies.
 
     A relative path is relative to `root`, the workspace's root. Raises `KbtuiError` if the path
     does not exist.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 MAX_TITLE_CHARACTERS, MAX_TEXT_CHARACTERS = 300, 5_000_000
 MAX_FILE_BYTES = 20_000_000
 MAX_NAME_DEPTH = 8
-"""A file is stored at most this many levels below the source's directory.
+"""The maximum number of levels below the source's directory at which a file is stored.
 
 If a document's name has more parts than this, the last parts are joined.
 """

@@ -28,9 +28,9 @@ LOG_SECONDS = 0.05
 After this time, the search is not logged.
 """
 REPLACE_SECONDS = 600.0
-"""A query replaces its incomplete form in the log only if that form was logged at most this many seconds ago."""
+"""The maximum age in seconds of a logged incomplete query that the complete query replaces."""
 QUERY_CHARACTERS = 1000
-"""A longer query is cut to this many characters before it is logged."""
+"""The maximum number of characters of a logged query. A longer query is cut before it is logged."""
 _HINT = "`kbtui insights erase` replaces the file with an empty log"
 
 _TABLES = """

@@ -75,7 +75,7 @@ def find_marks_in_conversations_of_turns(workspace: Workspace, refs: Iterable[st
     """Return all marks in the conversations that contain the turns and calls in `refs`.
 
     References to anything else are ignored. Conversations that cannot be read are left out. If the
-    marks cannot be read, the result has a notice.
+    marks cannot be read, the result contains a notice.
     """
     found = (_parse_turn_of_reference(ref) for ref in refs)
     return find_marks_of_conversations(workspace, (turn[0] for turn in found if turn))
@@ -84,7 +84,7 @@ def find_marks_in_conversations_of_turns(workspace: Workspace, refs: Iterable[st
 def find_marks_of_conversations(workspace: Workspace, conversations: Iterable[str]) -> MarksOfTurns:
     """Return the marks on all turns of the given conversations.
 
-    If the marks cannot be read, the result has a notice.
+    If the marks cannot be read, the result contains a notice.
     """
     store = _open_mark_store(workspace)
     if store is None:

@@ -52,7 +52,7 @@ CREATE INDEX IF NOT EXISTS marks_of_conversation ON marks (conversation);
 {REMOVALS_TABLE}"""
 _UPGRADES = (REMOVALS_TABLE,)
 _CLOCK_STEP = 1e-6
-"""Two times that differ by at most this many seconds count as equal, because an export rounds to microseconds."""
+"""The maximum difference, in seconds, between two times that count as equal. An export rounds to microseconds."""
 
 
 class MarkStore:
@@ -308,7 +308,7 @@ class MarkStore:
     def map_marks_by_turn(self, conversation: Conversation) -> ConversationMarks:
         """Return the marks on each turn of a loaded conversation.
 
-        If the marks cannot be read, the result has a notice, and no error is raised. The
+        If the marks cannot be read, the result contains a notice, and no error is raised. The
         conversation can then still be shown.
         """
         try:

@@ -203,7 +203,7 @@ def _find_record_export_problem(record: UserDataRecord) -> str | None:
 class UserDataFileReader:
     """Reads and checks a whole file of exported data.
 
-    The copies of kept sessions are written into `directory`. `where` names the file in errors.
+    The copies of kept sessions are written into `directory`. `where` identifies the file in errors.
     """
 
     def __init__(self, source: IO[bytes], where: str, directory: Path) -> None:

@@ -254,7 +254,7 @@ def check_user_record_fields(
 ) -> None:
     """Raise `ValueError` if `values` and `checks` have different keys, or a value fails its check.
 
-    `noun` names the record in the error.
+    `noun` describes the record in the error.
     """
     if values.keys() != checks.keys():
         missing = sorted(checks.keys() - values.keys())

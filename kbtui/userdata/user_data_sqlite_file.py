@@ -47,7 +47,7 @@ class UserDataSqliteFile:
         damage_hint: str = "",
         upgrades: Sequence[str] = (),
     ) -> None:
-        # `upgrades` has a script for each earlier version of the tables, from version 1 on.
+        # `upgrades` contains a script for each earlier version of the tables, from version 1 on.
         self.path, self._tables, self._hint = path, tables, hint
         self._damage_hint = damage_hint or hint
         self._sync, self._upgrades = sync, upgrades

@@ -191,8 +191,8 @@ def match_exported_workspaces(
     * Otherwise, they match if their paths are equal.
 
     If several workspaces match, the one at the same path is chosen, or else the only one with the
-    same name, or else `here` if it matches. Raises `UsageError` if `chosen` has a root that is not
-    in the file, or a directory that does not exist.
+    same name, or else `here` if it matches. Raises `UsageError` if `chosen` contains a root that is
+    not in the file, or a directory that does not exist.
     """
     sections = list(sections)
     known = {str(here.root): here} | {
@@ -316,7 +316,7 @@ def import_user_data(
 ) -> UserDataImportReport:
     """Merge an exported file into the user's data. If an error occurs, nothing is changed.
 
-    `where` names the file in errors. For `chosen`, see `match_exported_workspaces`. Files are
+    `where` identifies the file in errors. For `chosen`, see `match_exported_workspaces`. Files are
     backed up before they are changed. Raises `UsageError` if the exported file cannot be used, and
     `WorkspaceError` if the data on this machine cannot be changed.
     """

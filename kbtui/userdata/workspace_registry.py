@@ -37,8 +37,8 @@ class RegisteredWorkspace(NamedTuple):
     * `project` is the displayed name of the workspace's project. It is unique within one list.
     * `project_key` is the same for all workspaces of a project, such as the worktrees and clones of
       a repository.
-    * `label` names the workspace in references for assistants (`[label] topic/slug`). It is the
-      project's name or, if the project has several workspaces, the end of the workspace's path.
+    * `label` identifies the workspace in references for assistants (`[label] topic/slug`). It is
+      the project's name or, if the project has several workspaces, the end of the workspace's path.
     """
 
     workspace: Workspace

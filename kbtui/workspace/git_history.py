@@ -1,6 +1,6 @@
 """Reads the history of a file from Git: the commit of each line, earlier names, and the text in a commit.
 
-A repository can be hostile: its own configuration can name programs to run. kbtui only calls Git
+A repository can be hostile: its own configuration can specify programs to run. kbtui only calls Git
 commands that read commits, the index and the names of files. Commands that read or write files of
 the working tree are never called, because they run filters. Hooks, pagers, external diffs, text
 conversions, signatures and fetching are switched off.
@@ -42,9 +42,9 @@ RENAMED_SIMILARITY = 0.5
 Git uses the same value.
 """
 RENAMES_MAX = 20
-"""At most this many renames of a file are followed from an earlier path to the current one."""
+"""The maximum number of renames that are followed from an earlier path of a file to the current one."""
 COMPARED_FILES_MAX, COMPARED_BYTES_MAX = 50, 1 << 20
-"""A new file is compared with at most this many deleted files, each of at most this many bytes."""
+"""The maximum number and size, in bytes, of the deleted files with which a new file is compared."""
 
 
 class LineOrigin(NamedTuple):

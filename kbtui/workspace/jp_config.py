@@ -31,7 +31,7 @@ MAX_SLOW_CHARACTERS = 100_000
 MAX_LAYERS = 1_000
 """The maximum number of files in a layer: its own file, and those that it loads through `extends`."""
 MAX_DEPTH = 50
-"""A chain in which each file extends the next may have at most this many steps."""
+"""The maximum number of steps in a chain in which each file extends the next."""
 
 
 @dataclass(frozen=True)

@@ -321,7 +321,7 @@ def read_jp_pointer_file(root: str) -> str | None:
 
 
 def get_jp_directory_of_workspace(root: str) -> str:
-    """Return a workspace's JP directory: `.jp`, or the directory that a pointer file `.jp` names.
+    """Return a workspace's JP directory: `.jp`, or the directory that a pointer file `.jp` points to.
 
     The directory may not exist.
     """
@@ -335,7 +335,7 @@ def choose_jp_or_kbtui_config_directory(root: str) -> str:
 
 
 def is_config_directory_readable(root: str) -> bool:
-    """Return whether kbtui's configuration can be read. True if the workspace has no configuration."""
+    """Return whether the directory of kbtui's configuration can be read. True if there is none."""
     config = choose_jp_or_kbtui_config_directory(root)
     return not os.path.isdir(config) or os.access(config, os.R_OK | os.X_OK)  # noqa: PTH112
 
@@ -351,7 +351,7 @@ def is_time_zone_of_process(name: str) -> bool:
 
 
 def find_local_time_zone() -> tzinfo | None:
-    """Return the time zone that TZ names in the current client environment; None for the local time.
+    """Return the time zone that TZ specifies in the current client environment; None for the local time.
 
     The result is None in three cases: TZ is not set, TZ does not name a time zone, or TZ names the time
     zone of this process. `datetime` interprets None as the local time of this process.

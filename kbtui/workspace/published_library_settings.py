@@ -1,8 +1,8 @@
 """The published library of a workspace: its settings in `kb-library.toml`, and its mirror on this machine.
 
-`kb-library.toml` names the library that a workspace subscribes to, and the entries to publish. The
-file is part of the repository, so it contains no credentials. The credentials are in the store's own
-environment variables.
+`kb-library.toml` specifies the library that a workspace subscribes to, and the entries to publish.
+The file is part of the repository, so it contains no credentials. The credentials are in the
+store's own environment variables.
 
 The mirror is a separate workspace in the data directory, with the published subjects and
 conversations as files. `kbtui/publishing/published_library_pull.py` writes the mirror. A workspace that
@@ -46,7 +46,7 @@ class LibrarySubscriptionSettings(NamedTuple):
 
 
 class PublishSettings(NamedTuple):
-    """The table `[publish]`, which names the entries that may be published.
+    """The table `[publish]`, which selects the entries that may be published.
 
     * `topics` contains the ids of topics; `*` means all.
     * `conversations` contains ids of conversations, `label:KEY`, `label:KEY=VALUE`, or `*` for all;

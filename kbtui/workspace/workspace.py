@@ -37,7 +37,7 @@ class Workspace:
     def jp_directory(self) -> Path:
         """JP's directory of conversations and configuration, which may not exist.
 
-        This is `.jp` itself, or the directory that a pointer file `.jp` names.
+        This is `.jp` itself, or the directory that a pointer file `.jp` points to.
         """
         return Path(paths.get_jp_directory_of_workspace(str(self.root)))
 
