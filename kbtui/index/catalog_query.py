@@ -446,7 +446,7 @@ def _fill_citation_counts(
 ) -> None:
     since = now - CITATION_DAYS * DAY_SECONDS
     if len(rows) > MAX_PAGE_SIZE:
-        # For this many entries, one pass over all citations is faster than one query for each.
+        # For so many entries, one pass over all citations is faster than one query for each entry.
         counts = count_all_citations(db, workspace, rows, since).by_entry
     else:
         counts = count_citations_of_entries(db, workspace, rows, since)

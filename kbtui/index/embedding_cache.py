@@ -27,7 +27,7 @@ VECTORS_TABLE = (
     "CREATE TABLE IF NOT EXISTS vectors (model TEXT, hash BLOB, vector BLOB, sum INTEGER, "
     "PRIMARY KEY (model, hash)) WITHOUT ROWID"
 )
-"""The table of a mirror's SQLite file with the vectors that a pull has downloaded."""
+"""The table with the vectors that a pull has downloaded, in a mirror's SQLite file."""
 _LOOKED_UP_HASHES = 500
 """The maximum number of hashes that are looked up in one query."""
 _Result = TypeVar("_Result")

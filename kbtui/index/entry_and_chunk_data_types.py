@@ -233,9 +233,9 @@ class UserRequestChunkPlace(NamedTuple):
 
 
 MIN_LEG_ENTRIES = 50
-"""The best chunks of a leg should belong to at least this many entries.
+"""The minimum number of entries to which the best chunks of a leg should belong.
 
-If they belong to fewer, the leg adds the best chunks of other entries.
+If they belong to fewer entries, the leg adds the best chunks of other entries.
 """
 
 

@@ -44,7 +44,7 @@ _COMPOUND_SEPARATOR = re.compile(r"[.\-/_:]+")
 _CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VERSION = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
 MAX_COMPOUND_LENGTH = 200
-"""A compound word, such as a path, is indexed in the field `code` only if it has at most this many characters."""
+"""The maximum length of a compound word, such as a path, that is indexed in the field `code`."""
 MAX_PATH_ENDS = 5
 """The maximum number of suffixes of a path or dotted name that are indexed.
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 MAX_LAG = 500
-"""The keyword index of hidden entries is committed when more than this many entries have changed.
+"""The maximum number of entries that change before the keyword index of hidden entries is committed.
 
 Visible entries count, too. The commit stores the catalog's sequence number, so that the next start
 applies only later changes.

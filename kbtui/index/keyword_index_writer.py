@@ -197,7 +197,7 @@ class _TantivyWriter:
         self.has_uncommitted_changes = True
 
     def has_entry(self, entry_id: str) -> bool:
-        """Return whether the index has documents of an entry, committed or not."""
+        """Return whether the index contains documents of an entry, committed or not."""
         is_indexed = entry_id in self._added
         if not is_indexed and self.searcher.doc_freq("entry", entry_id):
             # The frequency includes deleted documents, so search for one that still exists.

@@ -57,9 +57,12 @@ Increase it if the columns change, or if vectors are computed from other texts.
 """
 
 EXACT_ROWS = 10_000
-"""A table with at least this many rows gets a one-partition index, which makes searches three times as fast."""
+"""The minimum number of rows in a table with an exact index.
+
+This index, which has one partition, makes searches three times as fast.
+"""
 APPROXIMATE_ROWS = 100_000
-"""A table with at least this many rows gets an approximate index, because an exact one would be too slow.
+"""The minimum number of rows in a table with an approximate index, because an exact one would be too slow.
 
 The approximate index stores one bit per dimension (RaBitQ, Gao and Long, 2024), in many partitions.
 A search reads some of the partitions, and finds 99 % of the rows that it should find
@@ -67,7 +70,7 @@ A search reads some of the partitions, and finds 99 % of the rows that it should
 """
 PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
-"""A search with an approximate index compares the full vectors of at least this many rows."""
+"""The minimum number of rows whose full vectors a search with an approximate index compares."""
 REINDEX_GROWTH = 4
 """The factor by which a table must have grown before its index is rebuilt with more partitions.
 
@@ -76,7 +79,7 @@ partitions.
 """
 # Lance never joins table fragments that different parts of the index cover, so their number only grows.
 MAX_SUPPLEMENTS = 12
-"""A vector index with more parts than this is rebuilt. Each compaction of the table adds a part."""
+"""The maximum number of parts of a vector index before it is rebuilt. Each compaction adds a part."""
 NARROW_ROWS = 50_000
 """The maximum number of rows that a search with a filter compares one by one, without the index."""
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
@@ -95,7 +98,7 @@ LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
 The keyword hit is the first of the best `LEAN_CANDIDATES` that has a vector.
 """
 MAX_FRAGMENTS = 24
-"""The table is compacted if it has more fragments than this, or after more writes than this."""
+"""The maximum number of fragments in the table, or of writes to it, before the table is compacted."""
 OVERFETCH = 3
 """A search for N results fetches at least `OVERFETCH` × N rows, because one entry can crowd out others."""
 

@@ -153,9 +153,10 @@ class FilterDefinition:
     def make_unknown_value_error(
         self, value: str, known: Sequence[str], other_names: Sequence[str] = ()
     ) -> FilterValueError:
-        """Return the error for an unknown value. Its hint names similar values from `known`.
+        """Return the error for an unknown value.
 
-        `other_names` are other valid values, which the hint does not name.
+        Its hint suggests similar values from `known`. If there are none, it lists the first values
+        of `known`. `other_names` are other valid values, which the hint does not contain.
         """
         from difflib import get_close_matches
 
@@ -314,7 +315,7 @@ def format_filter_keys(filter_input: FilterInput, *, without: Sequence[str] = ()
 
 
 def map_filters_by_key(filter_input: FilterInput) -> dict[str, FilterDefinition]:
-    """Return the filters that the input field `filter_input` accepts, by key. A filter is also listed under its aliases."""
+    """Map the key and each alias of the filters that the input field `filter_input` accepts to the filter."""
     return {
         name: row
         for row in list_filters_accepted_by_input_field(filter_input)

@@ -484,7 +484,7 @@ class KeywordSearch:
 
     @property
     def score_tolerance(self) -> float:
-        """The relative difference up to which two scores count as equal."""
+        """The maximum relative difference of two scores that count as equal."""
         return self.sides[0].score_tolerance
 
 
@@ -530,7 +530,7 @@ class _KeywordIndexQuery:
         self._word_pairs = [part for part in self.parts if part.is_adjacent_word_pair]
         self.ranks_by_score = bool(self.parts or query.phrases)
         self.score_tolerance = SCORE_TOLERANCE if self.ranks_by_score else 0.0
-        """Two scores count as equal if their relative difference is at most this.
+        """The maximum relative difference of two scores that count as equal.
 
         If chunks are sorted by time, the tolerance is 0.
         """

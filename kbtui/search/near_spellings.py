@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     StemsOfText = Callable[[str], list[str]]
     TextsWithStem = Callable[[str, int], Iterable[str]]
-    """A function that takes a stem and a number, and returns at most this number of texts with the stem."""
+    """A function that takes a stem and a maximum number, and returns texts that contain the stem."""
 
 
 MAX_NEAR_SPELLINGS = 3
@@ -28,14 +28,16 @@ MAX_JUDGED_STEMS = 8
 FIRST_TEXTS, TEXTS_OF_STEM = 3, 16
 """A stem's words are read from `FIRST_TEXTS` texts or, if none of them is near, from up to `TEXTS_OF_STEM` texts."""
 MIN_LETTERS_OF_FREE_START = 6
-"""The near spellings of a word with at least this many letters may begin with another letter."""
+"""The minimum number of letters in a word whose near spellings may begin with another letter."""
 MIN_LETTERS_TO_COMPARE = 7
-"""If no word is at edit distance one, words with at least this many letters are compared with similar terms.
+"""The minimum number of letters in a word that is compared with similar terms.
+
+Such terms are considered only if no word is at edit distance one.
 """
 NEAR_SPELLING_RATIO = 0.75
 """The minimum similarity of a stem that is not at edit distance one: `difflib`'s ratio, from 0 to 1."""
 MAX_COMPARED_TERMS = 2000
-"""At most this many terms, the most common ones, are compared with a word, to limit the time of a search."""
+"""The maximum number of terms, the most common ones, that are compared with a word, so that searches stay fast."""
 MAX_ENDING_LETTERS = 5
 """The maximum number of letters dropped from the end of an unfinished or inflected word to find its stem."""
 MAX_INFLECTION_LETTERS = 3
@@ -49,7 +51,7 @@ MAX_DISTANCE = 2.5
 LIKELIHOOD_PER_EDIT = 0.03
 """The factor by which each edit reduces the likelihood that a word was meant."""
 MIN_LIKELIHOOD_SHARE = 0.25
-"""A word is searched for only if its likelihood is at least this share of the likeliest word's."""
+"""The minimum likelihood of a word that is searched for, as a share of the likeliest word's."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

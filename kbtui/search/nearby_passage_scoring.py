@@ -30,7 +30,7 @@ DISTANCE_WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 SURROUNDINGS_WEIGHT = 1.5
 """The weight of the text around a passage. The passage's own text has the weight 1."""
 TYPICAL_LENGTH = 1400.0
-"""The length of a text around a passage, in weighted characters, that counts as neither short nor long."""
+"""The length, in weighted characters, at which the text around a passage counts as neither short nor long."""
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
 """The parameters k1 and b of BM25, with the values that tantivy uses."""
 

@@ -28,7 +28,7 @@ RERANKED_PASSAGES = 100
 TITLE_WEIGHT, LENGTH_WEIGHT = 0.75, 3.0
 """The maximum bonuses of a passage: for query words in the title of its entry, and for its length."""
 FULL_LENGTH_BYTES = 100
-"""A passage with at least this many bytes gets all of `LENGTH_WEIGHT`.
+"""The minimum length in bytes of a passage that gets all of `LENGTH_WEIGHT`.
 
 A shorter passage gets a proportional part.
 """
@@ -37,13 +37,13 @@ WORDS_WEIGHT = 3.0
 OTHER_FORM_SHARE = 0.5
 """The factor for a word that the passage contains only in another form, such as `sleeps` for `sleep`."""
 REPLY_WEIGHT = 0.2
-"""A reply gets this share of the score of the question or request to which it replies."""
+"""The bonus of a reply, as a share of the score of the question or request to which it replies."""
 CONVERSATION_WEIGHT = 0.3
-"""A passage of a turn gets this share of the mean score of the other best passages in its conversation."""
+"""The bonus of a turn's passage, as a share of the mean score of the best other passages in its conversation."""
 CONVERSATION_PASSAGES = 3
-"""The bonus for a conversation is computed from at most this many other passages of it, best first."""
+"""The maximum number of other passages from which the bonus for a conversation is computed, best first."""
 NEIGHBOUR_WEIGHTS = (0.07, 0.05, 0.02)
-"""A passage of a turn gets these shares of the scores of the passages one, two and three places away."""
+"""The bonus of a turn's passage, as shares of the scores of the passages one, two and three places away."""
 
 REASONING_BONUS = -3.0
 """The (negative) bonus of reasoning, which only restates the question; the answer is in a later message."""

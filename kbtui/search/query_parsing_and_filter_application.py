@@ -186,7 +186,7 @@ _Turn = tuple[str, int | None]
 
 TOOL_CALL_ROLE = "tool-call"
 MAX_CALLS_NAMING_FILE = 5000
-"""The filter `file:` checks at most this many of the calls whose arguments contain the path's words."""
+"""The maximum number of calls that the filter `file:` checks. Their arguments contain the path's words."""
 MAX_TITLED_ENTRIES = 2000
 """The maximum number of entries that the filter `title:` selects, even if more titles match."""
 
@@ -360,7 +360,7 @@ class _FilterToRequestConverter:
                     values += self._resolve_filter_value(row, value)
                 except FilterValueError as wrong:
                     mistakes.append(QueryMistake(-1, -1, wrong.message, wrong.hint))
-            # A program may name a type that exists only in other workspaces.
+            # A program may request a type that exists only in other workspaces.
             if field != "types" or not values:
                 self._mistakes += mistakes
             self._set_request_field(field, tuple(dict.fromkeys(values)))

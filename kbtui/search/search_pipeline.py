@@ -161,7 +161,7 @@ def make_match_notices(
 
 
 def _make_near_spelling_notices(runs: Sequence[SearchRun], hits: Sequence[Hit]) -> list[Notice]:
-    """Return a list with one notice, which names the near spellings of query words found in the hits.
+    """Return a list with one notice, which lists the near spellings of query words found in the hits.
 
     Returns [] if the hits contain no near spellings.
     """
@@ -231,7 +231,7 @@ class SearchRun:
         self.entries_by_id: dict[str, CatalogEntry] = {}
         self._chunks: dict[int, tuple[Chunk, str]] = {}
         self.has_further_hits = False
-        """Whether there are further keyword hits, which were not ranked."""
+        """Whether there are more keyword hits, which were not ranked."""
         self.statistics: Mapping[bool, CombinedTermStatistics] | None = None
         """The statistics of the indexes that are searched together; see `KeywordSearch`."""
         self.requests: dict[str, UserRequestChunkPlace] = {}
@@ -299,10 +299,10 @@ class SearchRun:
         self._append_further_hits()
 
     def _append_further_hits(self) -> None:
-        """If the request's limit is higher than the number of ranked hits, append further keyword hits.
+        """Append more keyword hits if the request's limit is higher than the number of ranked hits.
 
-        The further hits keep the order of the keyword leg. They do not take part in the fusion: its
-        scale depends on the depth of the legs, and the first hits must be the same for every limit.
+        These hits keep the order of the keyword leg. They do not take part in the fusion: its scale
+        depends on the depth of the legs, and the first hits must be the same for every limit.
         """
         self.has_further_hits = len(self.legs.get("lexical", ())) >= self.request.depth
         per_entry = self.request.per_entry or len(self.visible_chunks)
@@ -543,9 +543,9 @@ def add_later_developments_to_hits(
 ROLES_BEFORE_ANSWERS = ("user", "reasoning")
 """A hit on a passage with one of these roles (a request, or reasoning about it) includes the final answer to the request."""
 ANSWER_CHARACTERS = 600
-"""A hit on a request or on reasoning includes at most this many characters of the final answer."""
+"""The maximum number of characters of the final answer in a hit on a request or on reasoning."""
 LATER_MATCH_SHARE = 0.5
-"""A later turn is about the same matter as a hit if its match is at least this share of the hit's match."""
+"""The minimum match of a later turn about the same matter as a hit, as a share of the hit's match."""
 
 
 def _add_answers_to_hits(run: SearchRun, hits: list[Hit]) -> list[Hit]:
@@ -744,7 +744,7 @@ RARE_SHARE = 0.05
 """The maximum share of passages that contain a rare word."""
 # This value was measured: docs/search-quality.md.
 MIN_SIMILARITY = 0.4
-"""A query is a gap if its best hit is less similar than this, and contains none of the query's rare words."""
+"""The minimum similarity of a best hit without rare words of the query. If it is lower, the query is a gap."""
 
 
 def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
