@@ -111,7 +111,7 @@ ALWAYS_AVAILABLE_ACTIONS = {"leave", "back", "help", "report_escape"}
 
 
 def make_plain_label_text(text: str) -> Content:
-    """Return a text for a title or label: sanitized, on one line, and not parsed as markup."""
+    """Return `text` for a title or label: sanitized, on one line, and not parsed as markup."""
     return Content(sanitize_to_one_line(text))
 
 
@@ -172,7 +172,7 @@ class StyledScreen(Screen[Any]):
     def dismiss(self, result: Any = None) -> AwaitComplete:
         """Close the screen with a result.
 
-        Further calls, which keys can cause while the screen is closing, are ignored.
+        Keys can cause more calls while the screen is closing. These calls are ignored.
         """
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
@@ -296,7 +296,7 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
     def render_lines(self, crop: Region) -> list[Strip]:
         """Render the top line, the bottom line and one middle line.
 
-        All middle lines are equal, so the rendered one is used for all of them.
+        All middle lines look the same, so the rendered one is used for all of them.
         """
         last = self.outer_size.height - 1
         strips: dict[int, Strip] = {}
@@ -370,24 +370,24 @@ class ClickableHintLine(LeftAndRightTextLine):
 
 
 class WrappedTextBarAboveWidget(StyledTextWidget):
-    """Wrapped paragraphs above the widget `covered`. Without paragraphs, they take up no space."""
+    """A bar of wrapped paragraphs above the widget `below`. Without paragraphs, the bar takes up no space."""
 
     DEFAULT_CSS = "WrappedTextBarAboveWidget { height: auto; padding: 0 1; background: $surface; }"
 
-    def __init__(self, covered: Widget) -> None:
+    def __init__(self, below: Widget) -> None:
         super().__init__()
-        self._covered = covered
+        self._widget_below = below
         self._paragraphs: list[Spans] = []
         self.display = False
 
     def set_paragraphs(self, paragraphs: list[Spans]) -> None:
-        """Set the paragraphs."""
+        """Show `paragraphs`, or hide the bar if there are none."""
         if paragraphs != self._paragraphs:
             self._paragraphs = paragraphs
             self.display = bool(paragraphs)
-            pane = self._covered.parent
+            pane = self._widget_below.parent
             if self.display and isinstance(pane, Widget) and not self.is_attached:
-                pane.mount(self, before=self._covered)
+                pane.mount(self, before=self._widget_below)
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -406,7 +406,7 @@ MAX_MESSAGE_LINES = 4
 
 
 class MessageLine(StyledTextWidget):
-    """A message on at most `MAX_MESSAGE_LINES` wrapped lines. Any further lines are cut off."""
+    """A message on at most `MAX_MESSAGE_LINES` wrapped lines. Lines beyond these are left out."""
 
     DEFAULT_CSS = "MessageLine { height: 1; padding: 0 1; background: $background; }"
 

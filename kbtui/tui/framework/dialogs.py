@@ -79,7 +79,7 @@ class TextInputDialog(StyledScreen):
 class DialogOption:
     """An option of a dialog: its key, name, preview and result.
 
-    `result` is the dialog's result if the user chooses the option. `details` is a text below the
+    `result` is the dialog's result if the user chooses the option. `details` is text below the
     preview, cut after `MAX_DETAIL_LINES` lines. `role` is the style role of the name. If a name
     with the role `path` is too long, its start is cut.
     """
@@ -99,7 +99,7 @@ LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 def make_lettered_options(
     options: Iterable[tuple[str, str, Any]], role: str = ""
 ) -> list[DialogOption]:
-    """Return an option for each tuple of name, preview and result, with a letter as its key.
+    """Return an option, with a letter as its key, for each tuple of name, preview and result.
 
     There are at most 26 options.
     """
@@ -312,7 +312,7 @@ class _FormFieldList(VerticalScroll):
 class FormDialog(StyledScreen):
     """A form; its result is the return value of `save`, or None if the user cancels the form.
 
-    `save` is called with the values of the fields, in a thread. If it raises an exception, the form
+    `save` is called in a thread with the values of the fields. If it raises an exception, the form
     shows the error and stays open.
     """
 

@@ -29,9 +29,9 @@ A repaint creates 20,000 objects, so it triggers up to ten collections.
 FULL_THRESHOLD = 500
 """The number of collections of Python's middle generation that triggers a full collection."""
 IDLE_SECONDS = 1.0
-"""The user counts as idle after this many seconds without a key or mouse event."""
+"""The number of seconds without a key or mouse event after which the user counts as idle."""
 SHORT_COLLECTION_SECONDS = 0.008
-"""If a full collection takes at most this many seconds, the next one does not wait for idle time."""
+"""The maximum duration in seconds of a full collection after which the next one does not wait for idle time."""
 FREED_PER_STEP = 100
 """The number of blocks or turns of a closed document that are freed in one step."""
 

@@ -1,7 +1,7 @@
 """A queue of key presses, which delivers each key after the previous key has been handled.
 
 Textual sends a key to the widget that has the focus when the key arrives. A key that opens a dialog
-takes effect only after a few more messages, and until then, Textual sends further keys to the old
+takes effect only after a few more messages, and until then, Textual sends the next keys to the old
 widget. Without the queue, if the user quickly typed `:` and a word, the palette would open without
 the word. A key may also have to wait for a thread that loads a document.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 FOLLOW_UP_MESSAGES = 3
-"""A key counts as handled after this many follow-up messages, sent one after another.
+"""The number of follow-up messages, sent one after another, after which a key counts as handled.
 
 Each of them is queued behind the messages that the key has caused so far.
 """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 NEAR_END_LINES = 3
-"""A list counts as scrolled near its end if at most this many lines follow the visible ones."""
+"""The maximum number of lines below the visible ones at which a list counts as scrolled near its end."""
 WIDE_ROW = 36
 """The minimum width in cells of a row whose first line also shows `wide_right`."""
 
@@ -38,7 +38,7 @@ class ListRow:
     * `left` and `right` are the texts at the edges of the first line. If there is not enough room
       for both, `left` is cut.
     * `wide_right` is added to `right` if the row has at least `WIDE_ROW` cells.
-    * `below` are further lines.
+    * `below` contains the other lines.
     * `role` is the style of the whole row.
     * `data` is a value for the code that uses the list.
     """
@@ -56,7 +56,7 @@ class ListRow:
 def make_heading_row(key: str, text: str, right: str = "") -> ListRow:
     """Return a heading: a row that cannot be selected.
 
-    `text` is the heading, and `right` is a text at the right edge.
+    `text` is the heading, and `right` is the text at the right edge.
     """
     return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
 
@@ -94,7 +94,7 @@ class RowList(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
     ) -> None:
         """Replace the rows. Select the row with the key `select`.
 
-        If `select` is None, the selection stays on the row with the same key, and this row stays at
+        If `select` is None, the selection stays on the row with the same key, and this row stays on
         the same line of the screen. `empty` is the text to show if there are no rows; None leaves
         this text unchanged.
         """
@@ -226,7 +226,7 @@ class RowList(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
                 yield y, line[0]
 
     def prepare_row_text(self, row: ListRow) -> None:
-        """Make the text of a row just before the row is drawn. By default, the text exists already."""
+        """Make the text of a row just before the row is drawn. By default, do nothing, because the text exists already."""
 
     def render_line(self, y: int) -> Strip:
         """Render the line that is `y` lines below the top of the list's visible part."""

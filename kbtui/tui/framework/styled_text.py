@@ -1,7 +1,8 @@
 """Wraps, cuts, aligns and highlights styled text, without a terminal library.
 
-A span is a pair of a text and its style roles. The roles are separated by spaces ("h1", "code
-keyword"), and `base_screens_and_widgets.TEXT_STYLES` defines their look. Widths are in terminal cells.
+A span is a pair of a string and its style roles. The roles are separated by spaces ("h1", "code
+keyword"), and `base_screens_and_widgets.TEXT_STYLES` defines their look. Widths are in terminal
+cells.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class StyledLine:
     * `covered_source_lines` is set for the lines of a paragraph with several source lines. It holds
       the numbers of the first and the last source line that the line on the screen shows.
       Otherwise, it is None.
-    * `full_text` is the whole line if sideways scrolling hides a part of a line of code; otherwise,
+    * `full_text` is the whole line if sideways scrolling hides part of a line of code; otherwise,
       it is "".
     * `continues_right` says whether the line continues beyond the right edge.
     """
@@ -70,7 +71,7 @@ def add_style_role(spans: Iterable[Span], role: str) -> Spans:
 
 
 def add_role_to_ranges(spans: Sequence[Span], ranges: Iterable[tuple[int, int, str]]) -> Spans:
-    """Add a role to each range of characters. A range is its start, its end (exclusive) and the role.
+    """Add a role to each range of characters. Each element of `ranges` is a tuple (start, end (exclusive), role).
 
     The ranges must be in ascending order.
     """
@@ -112,7 +113,7 @@ def slice_spans_by_ranges(
 
 
 MIN_PATH_CELLS = 8
-"""A path is cut at its start only if at least this many cells of the path are left."""
+"""The minimum width in cells to which a path is shortened by cutting its start."""
 
 
 def truncate_spans(spans: Sequence[Span], width: int) -> Spans:
@@ -247,8 +248,8 @@ def wrap_spans(
 ) -> StyledLines:
     """Wrap prose at `width` cells.
 
-    Put `first` before the first line, and `hang` before each further line. `source` is the number
-    of the source line.
+    Put `first` before the first line, and `hang` before each of the other lines. `source` is the
+    number of the source line.
     """
     text = join_span_texts(spans)
     indents = measure_cell_width(first), measure_cell_width(hang)

@@ -87,7 +87,7 @@ def define_command(
 
     * `name` is its id.
     * `explained` is its help text.
-    * `more` are further fields of `TuiCommand`.
+    * `more` contains other fields of `TuiCommand`.
     * If `action` is not among them, the action is `name`.
     """
     action = more.pop("action", name)

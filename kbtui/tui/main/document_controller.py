@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from kbtui.tui.topics_and_conversations_snapshot import LastVisit
 
 BIG_CONVERSATION_BYTES = 2 << 20
-"""The beginning of a conversation with at least this many bytes is shown before the rest is read."""
+"""The minimum size in bytes of a conversation whose beginning is shown before the rest is read."""
 FIRST_BLOCKS = 20
 """The number of blocks that are laid out while a document is loaded, so that the first paint is fast."""
 
@@ -85,7 +85,7 @@ class NavigationHistory:
     def add_target_to_history(self, target: NavigationTarget) -> None:
         """Add `target` to the history, after the current place, and make it the current place.
 
-        The places that came after the previous current place are removed.
+        The places after the former current place are removed.
         """
         self.targets[self.at + 1 :] = [target]
         self.at = len(self.targets) - 1
@@ -128,11 +128,11 @@ class DocumentController:
         self.keymap: Mapping[str, str] = {}
         """The keys from the settings, by command id. The home page shows the labels of these keys."""
         self._restoring: NavigationTarget | None = None
-        """The last place of the saved session while it is being loaded; otherwise, None."""
+        """The place that is being restored from the saved session, or None."""
         self._home_note = ""
         """A remark that the home page shows until the reader shows another page."""
         self.is_opening = True
-        """Whether a document that the user opened is loading, and no part of it is shown yet.
+        """Whether a document that the user opened is still loading, with no part of it shown yet.
 
         Also true before the first document is shown. A preview does not count as opened.
         """
@@ -190,8 +190,8 @@ class DocumentController:
     def switch_document_view(self, target: NavigationTarget) -> None:
         """Show another view of the shown document.
 
-        The changes of a conversation and the versions of a subject add a step to the history.
-        Switching from them to the text goes back this step. Any other view replaces the previous
+        Switching to a conversation's changes or a subject's versions adds a step to the history,
+        and switching from them to the text goes back that step. Any other view replaces the current
         one in the history.
         """
         history, before = self.history, self.shown.view if self.shown else ""
@@ -234,13 +234,13 @@ class DocumentController:
             self._status.show_unavailable_key_message(f"Nothing to go {direction} to.", "dim")
 
     def demote_opened_document_to_preview(self) -> None:
-        """Make the opened document a preview, as if it had not been opened. Going forward opens it again."""
+        """Turn the opened document into a preview, as if it had not been opened. Going forward in the history opens it again."""
         self.save_reading_position_in_history()
         self.history.at -= 1
         self._is_previewing = True
 
     def describe_place_gone_back_to(self) -> str:
-        """Return a message that names the place to which `go_back_or_forward(-1)` has gone."""
+        """Return a message with the name of the place that `go_back_or_forward(-1)` has just shown."""
         target = self.history.current_target or HOME
         name = {"home": "Home", "prompt": "the prompt"}.get(target.key, target.key)
         if target.ref:
@@ -251,7 +251,7 @@ class DocumentController:
         return f"Back to {name}." + (f" {label} goes forward again." if label else "")
 
     def cancel_document_loading(self) -> None:
-        """Keep the shown document, and discard a document that is still loading."""
+        """Discard the document that is still loading, and keep the shown one."""
         self._open_worker.discard_pending_results()
         self._status.set_activity_text("open", None)
         self.is_opening = False
@@ -430,8 +430,9 @@ class DocumentController:
         """Read a document, and lay out its first blocks.
 
         If that fails, return a page with the reason. `show_beginning` is called with the beginning
-        of a large conversation. `shown` is the document in the reader. If `target` names the same
-        large conversation, and the conversation has not changed, `shown` is returned.
+        of a large conversation. `shown` is the document in the reader. If `target` refers to the
+        large conversation that is shown, and neither its files nor its marks and citations have
+        changed, the function returns `shown`.
         """
         key, ref = target.key, target.ref
         try:
@@ -484,10 +485,10 @@ class DocumentController:
     def _count_outdated_turns_by_subject(
         self, contents: TopicsAndConversations | None
     ) -> dict[str, int]:
-        """Return, for each changed subject, how many turns received an older text of the subject.
+        """Count, for each changed subject, the turns that were given an older text of the subject.
 
-        The keys are references of subjects. Only subjects that have changed since the last visit
-        are included.
+        The keys of the result are references of subjects. Only subjects that have changed since the
+        last visit are included.
         """
         if contents is None or self.visit is None:
             return {}
@@ -521,7 +522,8 @@ class DocumentController:
 
         if info.size < BIG_CONVERSATION_BYTES:
             return make_document_with_marks(library.load_conversation(conversation))
-        # While the engine is building an index, it reports the conversation as changed many times.
+        # Avoid building the same document again: while the engine is building an index, it reports
+        # the conversation as changed many times.
         known = getattr(shown.record, "info", None) if shown and not shown.is_partial else None
         if (
             shown

@@ -1,4 +1,4 @@
-"""Commands on the files of a subject, call or turn: open a file in the editor, list the turns that used it."""
+"""Commands for the files of a subject, call or turn: open a file in the editor, or list the turns that used it."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 
 MAX_DONE_WIDTH = 36
-"""In the list of a file's turns, the description of a turn's actions is cut to this many cells."""
+"""The maximum width in cells of the description of a turn's actions in the list of a file's turns."""
 
 
 MAX_TITLE_WIDTH = 36
-"""A path in the title of a dialog is cut at its start to this many cells."""
+"""The maximum width in cells of a path in a dialog's title. The start of a longer path is cut."""
 
 
 class _TurnsTouchingFileAndMarks(NamedTuple):
@@ -84,10 +84,10 @@ class ItemFileActions:
         )
 
     def _get_line_and_file_at_cursor(self) -> tuple[int, str | None]:
-        """Return the number of the source line at the cursor, and the path of the file whose change is there.
+        """Return the number of the source line at the cursor, and the path of the file that is changed there.
 
-        The number is 0 if there is no source line at the cursor. The path is None if there is no
-        change of a file. If the reader does not have the focus, the result is (0, None).
+        The number is 0 if there is no source line at the cursor. The path is None if the cursor is
+        not on a change of a file. If the reader does not have the focus, the result is (0, None).
         """
         panes = self._main.panes
         viewport = panes.reader.document_view.viewport
@@ -124,7 +124,7 @@ class ItemFileActions:
         self._main.open_dialog(OptionsDialog(title, options), self._open_touched_file_in_editor)
 
     def _open_touched_file_in_editor(self, file: FileUsedByCall | None, why: str = "") -> None:
-        """Open a file in the editor. When the editor closes, show the name of the file, and `why` it was opened."""
+        """Open a file in the editor. When the editor closes, show the name of the file followed by `why`, the reason why it was opened."""
         if file is None:
             return
         main, closed = self._main, f"closed {sanitize_to_one_line(file.name)}{why}"
@@ -250,7 +250,7 @@ class ItemFileActions:
     def _ask_which_lines_to_blame(self, path: str, line: int) -> None:
         """Ask for lines of a file, and show the turns that wrote these lines.
 
-        The input proposes the number `line`, unless `line` is 0.
+        At first, the input contains the number `line`, unless `line` is 0.
         """
 
         def find_turns_that_wrote_lines(lines: str) -> _TurnsTouchingFileAndMarks:

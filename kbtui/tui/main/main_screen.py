@@ -167,7 +167,7 @@ class MainScreen(StyledScreen):
         self._has_removed_message = False
         """Whether the last key has removed a message that said why a key did nothing."""
         self._visited_hit: Hit | None = None
-        """The hit of another workspace that was opened last. None if there is none."""
+        """The hit in another workspace that the user opened last, or None."""
         self._outline: OutlinePane | None = None
         """The outline; None until the user has opened it once."""
         self._prompt_changes: list[TomlFileChange] = []
@@ -233,8 +233,9 @@ class MainScreen(StyledScreen):
         self.call_after_refresh(self._start_controllers)
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        # The styles of a new screen were computed when its widgets were mounted. Textual computes
-        # them again at each resume, because themes can change while the screen is covered.
+        # Textual computes the styles again at each resume, because themes can change while the
+        # screen is covered. At the first resume, this is unnecessary: the styles were computed when
+        # the widgets were mounted.
         event.refresh_styles = not self._is_first_resume
         self._is_first_resume = False
 
@@ -419,7 +420,8 @@ class MainScreen(StyledScreen):
             return
         screen = MainScreen(library, self._clock, plain=self._plain, visit=visit)
         screen.panes.set_screen_size_css_classes(self.app.size, update=False)
-        # On the way back, the hit is selected in the results, as after a hit of this workspace.
+        # When the user comes back, the hit is selected in the results, as it is after a visit to a
+        # hit in this workspace.
         self.panes.focus_widget(FOCUS_TARGETS["results"])
         self._visited_hit = hit
         self.app.push_screen(screen)
@@ -461,7 +463,7 @@ class MainScreen(StyledScreen):
             self.search.return_to_results()
 
     def _go_back_to_previous_document(self) -> None:
-        """Show what was open before, and say so.
+        """Show the previous place in the history, and show its name in the status line.
 
         If the key has removed a message, do nothing else.
         """
@@ -499,7 +501,8 @@ class MainScreen(StyledScreen):
         """Update the citations, key hints, session and library after a document has been shown."""
         self.citations_pane.show_citations_of_document(document, target)
         if self._outline is not None and self.panes.is_outline_open and not is_reload:
-            # Closing the outline returns to a position of the document that is shown now.
+            # When the outline closes, the reader returns to this position, so it must be in the new
+            # document.
             self._outline.remember_reader_position()
         self._update_outline()
         self._update_key_hints()
@@ -533,7 +536,8 @@ class MainScreen(StyledScreen):
             target = target._replace(view=view, mark=None, words=(), text="")
             reference = self.reader_pane.viewport.current_reference
             if view in CHANGES_VIEWS or document.view in CHANGES_VIEWS:
-                # The changes begin at the turn or call being read, and lead back to it.
+                # Open the changes at the turn or call that the user is reading. Switching back
+                # returns to it.
                 target = target._replace(ref=parse_ref(reference) if reference else target.ref)
             self.document_controller.switch_document_view(target)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 STATE_NAME = "tui"
 """The name under which the session of the TUI is stored in the user data."""
 MAX_TARGETS = 50
-"""At most this many places of the history, those around the current place, are saved."""
+"""The maximum number of places in the saved history. Those around the current place are kept."""
 SAVE_SECONDS = 3.0
 """The delay in seconds before a changed session is saved."""
 
@@ -168,7 +168,7 @@ class SavedTuiStateManager:
     def restore_state_or_open_first_target(self) -> None:
         """Restore the saved session.
 
-        If there is no saved session, open the place that was given to this object as `first`.
+        If there is no saved session, open the place that was passed to the constructor as `first`.
         """
         self._first_theme = self._main.screen.app.theme
         if self._must_reopen:
@@ -238,9 +238,9 @@ class SavedTuiStateManager:
             save_tui_state(self._main.library, session)
 
     def _save_time_of_leaving_and_contents(self) -> None:
-        """Record that the user is leaving now.
+        """Save the current time and the library's contents, so that the next start can show what is new.
 
-        Nothing is recorded if the user only looked at the home page of a new workspace.
+        Nothing is saved if the user only looked at the home page of a new workspace.
         """
         document_controller = self._main.document_controller
         has_read = any(target.ref for target in document_controller.history.targets)

@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from kbtui.userdata.user_data_store import SavedSearch
 
 FULL_SEARCH_DELAY_SECONDS = 0.25
-"""The full search, by keywords and by meaning, starts this many seconds after a change of the query."""
+"""The delay in seconds between a change of the query and the full search by keywords and meaning."""
 REPEAT_INTERVAL_SECONDS = 2.0
-"""While a temporary index is being built, the query runs again at this interval, in seconds."""
+"""The interval in seconds at which the query runs again while a temporary index is being built."""
 FIRST_HITS = 20
 """The number of hits that a new query requests. Scrolling to the end of the list requests more."""
 LOG_DELAY_SECONDS = 2.0
-"""A query is logged this many seconds after its answer, or at once if the user opens a hit."""
+"""The delay in seconds between an answer and the logging of its query. If the user opens a hit, the query is logged at once."""
 PREVIEW_DELAY_SECONDS = 0.12
 """The number of seconds that a hit must stay selected before the reader previews it."""
 
@@ -83,7 +83,7 @@ class SearchController:
         self._full_worker = LatestOnlyWorker(pane, limit=3, cancellation=CallCancellation)
         self._passages_worker = LatestOnlyWorker(pane, cancellation=CallCancellation)
         self._search_all_passages: Callable[[], SearchAnswer] | None = None
-        """Repeats the search whose hits are shown, and returns all passages of each entry."""
+        """A function that repeats the search whose hits are shown and returns all passages of each entry; None if there is no such search."""
         self._timer: Timer | None = None
         self._answered_query = ""
         self._limit = FIRST_HITS
@@ -94,7 +94,7 @@ class SearchController:
         """Whether to open the first hit as soon as the search finds one."""
         self._is_opening_hit = False
         self._opened_hit: tuple[int, str] | None = None
-        """The history index and the document key of the hit that was opened last; None after another query."""
+        """The history index and the document key of the hit that was opened last; None after a new query."""
         self._log_worker = LatestOnlyWorker(pane)
         self._opened_hit_worker = LatestOnlyWorker(pane)
         self._unlogged: SearchAnswer | None = None
@@ -104,12 +104,12 @@ class SearchController:
         self._unused = ""
         """The last logged query; "" after the user has opened a hit or left the search.
 
-        In the log, a longer query that begins with this one replaces it.
+        A longer query that begins with this one replaces it in the log.
         """
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
         self._walked_queries: list[str] = []
-        """The history through which the user walks, newest first."""
+        """The earlier queries through which the user steps, newest first."""
         self._walked_index = -1
         """The index in `_walked_queries` of the query that is recalled; -1 if no query is recalled."""
         self._typed_query = ""
@@ -231,7 +231,7 @@ class SearchController:
     # searching
 
     def search_and_show_results(self, text: str) -> None:
-        """Search for a text and show the results. If the text is empty, hide them."""
+        """Search for `text` and show the results. If `text` is empty, hide the results."""
         self.search_new_query(text)
         is_typing = self._main.screen.focused is self._search_input
         self._main.panes.update_layout_css_classes({"searching": bool(self.query) or is_typing})
@@ -241,7 +241,7 @@ class SearchController:
             self._main.document_controller.return_to_document_before_preview()
 
     def search_new_query(self, text: str) -> None:
-        """Search for a text, unless it is the current query."""
+        """Search for `text`, unless it is the current query."""
         query = sanitize_to_one_line(text, "strip")
         if query == self.query:
             return
@@ -401,7 +401,7 @@ class SearchController:
 
     @property
     def _regex_of_query_in_slashes(self) -> str | None:
-        """The regular expression in a query between slashes; None for any other query."""
+        """The regular expression if the query is one between slashes; otherwise, None."""
         regex = split_regex_query(self.query)
         return regex and regex[0]
 
@@ -899,7 +899,7 @@ class SearchController:
         try:
             reader = self._library.open_index_reader(0.0) if has_index else None
         except KbtuiError:
-            reader = None  # Values that only the index has are not suggested yet.
+            reader = None  # do not suggest values that only the index contains
         return list_query_completions(
             text,
             cursor,
@@ -923,7 +923,7 @@ class SearchController:
     def underline_filter_mistakes(self, entry: SearchInput) -> None:
         """Underline the invalid filters in the query, and words that look like filters but are not.
 
-        For each such word, a remark above the results says what is wrong.
+        For each word that only looks like a filter, a remark above the results says what is wrong.
         """
         from kbtui.search.query_parsing_and_filter_application import parse_query
 

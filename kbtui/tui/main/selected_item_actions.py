@@ -142,7 +142,7 @@ class SelectedItemActions:
             self.copy_text_and_show_its_size(reference, reference)
 
     def copy_text_and_show_its_size(self, text: str, name: str) -> None:
-        """Copy a text to the clipboard, and show `name` and the size of the text in the status line."""
+        """Copy `text` to the clipboard, and show `name` and the text's size in the status line."""
         from kbtui.tui.external_programs_and_clipboard import (
             copy_text_to_clipboards,
             format_copied_size,

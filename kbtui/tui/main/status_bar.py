@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 FLASH_SECONDS = 4.0
 PAUSE_HINT_PASSAGES = 100
-"""The hint for the key that pauses embedding is shown while at least this many passages have no vector."""
+"""The minimum number of passages without a vector at which the key that pauses embedding has a hint."""
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
 """The word on the screen for each phase of the engine's work."""
 
@@ -130,7 +130,7 @@ class StatusBar(StyledTextWidget):
         self._is_refusal = True
 
     def clear_unavailable_key_message(self) -> bool:
-        """Remove a message that `show_unavailable_key_message` shows. Return whether it was a warning."""
+        """Remove the message of `show_unavailable_key_message` if it is still shown. Return whether it was a warning."""
         if not self._is_refusal:
             return False
         was_warning = any(role == "warning" for _, role in self._flash)
@@ -281,7 +281,7 @@ FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
 """The labels of commands in key hints while the user searches the open document, by command id."""
 
 STEP_LABELS = {"find": "clear find", "opened_hit": "to results"}
-"""The label of the command that goes back one step, by condition. The first condition that is met counts."""
+"""The label of the command that goes back one step, by condition. If several conditions are met, the first one counts."""
 
 CALL_HINTS = {
     "reader.fold": ("open call", 12),
@@ -366,7 +366,8 @@ class KeyHintLine(StyledTextWidget):
                 pairs.pop(-2)
             return format_key_hints(pairs)
         commands = list_commands_of_scopes(*self.scopes, keymap=self.keymap)
-        # The next view, and the current search mode.
+        # Append the next view and the current search mode to the labels of the commands that change
+        # them.
         next_view = CHANGES_VIEW_NAMES.get(self.next_view, self.next_view)
         shown_states = {"reader.view": next_view, "results.mode": self.search_mode}
         for number, command in enumerate(commands):

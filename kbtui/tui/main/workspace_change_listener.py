@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_NAMED_CONVERSATIONS = 500
 """The maximum number of changed conversations that an event of the engine lists.
 
-An event that lists this many may leave out others.
+If an event lists this maximum, it may have left out others.
 """
 CHECK_SECONDS = 2.0
 """The interval in seconds at which kbtui checks whether the workspace still exists."""

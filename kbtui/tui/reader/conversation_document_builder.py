@@ -166,8 +166,8 @@ def find_compacted_turn_parts(conversation: Conversation) -> dict[int, Compacted
     Several compactions can cover a turn:
 
     * If some of these compactions have a summary, only the latest one with a summary applies.
-    * Otherwise, the reasoning is missing if one of the compactions removes it. The latest
-      compaction that changes tool calls decides which parts of the calls are missing.
+    * Otherwise, the reasoning is missing if any of the compactions removes it. The parts of tool
+      calls that are missing depend only on the latest compaction that changes tool calls.
 
     Of compactions with the same time, the last one in the file is the latest.
     """
@@ -198,7 +198,7 @@ PRESENCE_LABELS = {
     "external": "workspace only",
 }
 MAX_NAMED_TOOLS = 12
-"""The details of a conversation name at most this many tools, those that were used most."""
+"""The maximum number of tools that a conversation's details list. The most used tools are listed."""
 
 
 def list_conversation_facts(
@@ -393,7 +393,7 @@ conversation, are searched for secrets.
 
 
 MAX_NOTICE_CHARACTERS = 100
-"""An agent's notice with more characters than this is folded.
+"""The maximum number of characters of an agent's notice that is not folded.
 
 A notice of several lines is always folded.
 """
@@ -436,7 +436,7 @@ class _ConversationReaderDocumentBuilder:
         """
         self.speaker = ""
         self.changes_by_tool: dict[str, tuple[int | None, list[TurnFileAction]]] = {}
-        """The number and the changes of the last call of each tool in this turn."""
+        """The number and the file changes of each tool's last call in this turn, by the name of the tool."""
         self.after_fold = False
         self.space_above = 0
         self.last_time: datetime | None = None
@@ -663,7 +663,7 @@ class _ConversationReaderDocumentBuilder:
             self._add_markdown_blocks(key, event.text, breaks=True)
 
     def _add_attachment_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add an attachment of a request. An attachment without a text is a line that cannot be unfolded."""
+        """Add an attachment of a request. An attachment without text becomes a line that cannot be unfolded."""
         for block in event.blocks or ():
             name = block.title or block.name or block.kind
             words: Spans = [("attachment  ", "tool")]
@@ -855,7 +855,7 @@ class _ConversationReaderDocumentBuilder:
         shown: Collection[tuple[PatchHunk, ...]] = (),
         path: str | None = None,
     ) -> None:
-        """Add a text in which unified diffs are shown as diffs, without their fences.
+        """Add `text`. Unified diffs in it are shown as diffs, without their fences.
 
         Diffs whose hunks are in `shown` are left out. If the text is the content of a file, `path`
         is the path of the file, and the text is shown as code, even if it contains a diff.
@@ -878,7 +878,7 @@ class _ConversationReaderDocumentBuilder:
             self._add_tool_text_blocks(key, text)
 
     def _add_tool_text_blocks(self, key: str, text: str, path: str | None = None) -> None:
-        """Add a text that a tool returned: code is highlighted, and the middle of a long text is folded."""
+        """Add text that a tool returned. Code is highlighted, and the middle of a long text is folded."""
         has_colours = is_sanitize_policy_strip()
         if not has_colours:
             text = strip_escape_sequences_before_cutting(text)
@@ -936,13 +936,13 @@ class _ConversationReaderDocumentBuilder:
         self._add_markdown_blocks(key, event.text)
 
     def _add_unknown_event_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add an event of an unknown kind, for example from a newer version of the agent, as JSON."""
+        """Add, as JSON, an event of an unknown kind, for example from a newer version of the agent."""
         word = ("unknown event  ", "warning")
         self._add_heading_of_text_fold(key, "tool", word, event.text, first=event.name or "")
         self._add_source_text_blocks(key, event.text, language="json")
 
     def _add_tool_question_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add a question of a tool. A patch that the tool's call has already shown is not shown again."""
+        """Add a question that a tool asked the user. A patch is left out if the tool's call above already shows it."""
         call, changes = self.changes_by_tool.get(event.name or "", (None, []))
         text = format_event_text(event, format_json_value_as_text)
         found = list(find_unified_diffs(text))
@@ -992,7 +992,7 @@ class _ConversationReaderDocumentBuilder:
     def _add_heading_of_text_fold(
         self, key: str, kind: str, word: Span, text: str, *, first: str | None = None
     ) -> None:
-        """Add the heading of a fold with a text: a word, the beginning of the text, and its length.
+        """Add the heading of a fold that contains `text`: a word, the beginning of the text, and its length.
 
         If `first` is given, it is shown in place of the beginning.
         """

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 WIDE_SCREEN = 120
 """The minimum number of columns of a wide screen."""
 SIDE_BY_SIDE_WIDTHS = {True: 64, False: 100}
-"""The minimum width in cells of a reader that shows both versions side by side, by whether the screen is wide."""
+"""The minimum width in cells of a reader that shows both versions side by side. The key says whether the screen is wide."""
 CONTEXT_PARAGRAPHS = 1
 """The number of unchanged paragraphs that are shown before and after each change."""
 TAB_WIDTH = 4
@@ -265,7 +265,7 @@ def _make_path_spans(path: str, role: str) -> Spans:
 def _make_subject_version_heading(number: int, version: SubjectVersion) -> ReaderBlock:
     """Return the line above a version, with the date of the version.
 
-    If the version was committed, the line also has the commit, its author and its summary.
+    If the version was committed, the line also shows the commit, its author and its summary.
     """
     kind = version.commit[:8] if version.commit else "found in a conversation"
     kind = "now" if version.is_current else kind
@@ -341,7 +341,7 @@ def _lay_out_version(
 
 
 def _join_columns(left: StyledLines, right: StyledLines, width: int) -> Iterator[StyledLine]:
-    """Yield lines that show a line of `left` and a line of `right` side by side."""
+    """Yield lines that each show a line of `left` and a line of `right` side by side."""
     room = (width - 3) // 2
     for number in range(max(len(left), len(right))):
         spans = truncate_spans(left[number].spans if number < len(left) else [], room)

@@ -93,8 +93,7 @@ class DocumentViewport:
         self._toggled_folds: set[str] = set()
         """The keys of the folds that the user opened or closed.
 
-        Such a fold is open if folds of its kind are closed by default, and closed if they are open
-        by default.
+        The state of such a fold is the opposite of the default state for its kind.
         """
         self._wanted_source_line = 0
         self._heights: list[int] = []
@@ -334,7 +333,7 @@ class DocumentViewport:
                 self.keep_cursor_visible(self.height // 4)
 
     def _find_source_line_and_offset(self, position: DocumentLinePosition) -> tuple[int, int]:
-        """Return the source line at or above a position in its block, and the distance from its start.
+        """Return the number of the source line at or above a position in its block, and the distance from its start.
 
         The distance is a number of screen lines. If there is no such source line, both numbers are
         0.
@@ -448,7 +447,8 @@ class DocumentViewport:
     def update_visible_lines_and_snap_cursor(self) -> None:
         """Update the list of visible lines.
 
-        If the cursor stops only at some lines, move it to the nearest visible one.
+        If the cursor stops only at lines that can be opened, move it to the nearest visible one of
+        them.
         """
         self._update_visible_lines()
         if (
@@ -492,9 +492,9 @@ class DocumentViewport:
     def move_cursor_by_lines(self, lines: int) -> None:
         """Move the cursor down by `lines`, or up if `lines` is negative.
 
-        If the cursor stops only at some lines, move it to the next of these lines. If none of them
-        is in view or just beyond the edge of the view, scroll and leave the cursor where it is, so
-        that all lines can be read.
+        If the cursor stops only at lines that can be opened, move it to the next one. If none is in
+        view or just beyond the edge of the view, scroll and leave the cursor where it is, so that
+        all lines can be read.
         """
         if self.document.is_cursor_limited_to_openable_lines:
             self._move_cursor_to_next_openable_line(lines)
@@ -514,7 +514,8 @@ class DocumentViewport:
             at = following
             if self._is_first_line_of_openable_block(at):
                 self.cursor = at
-                # The headings above the first stop and the lines below the last one are shown, too.
+                # Also show the lines around this one, such as the headings above the first line
+                # that can be opened.
                 self.keep_cursor_visible(self.height // 4)
                 return
         self.scroll_by_lines(step)
@@ -584,10 +585,10 @@ class DocumentViewport:
         self.go_to_block_line(block, row, lead=0)
 
     def set_source_line_for_references_at_cursor(self, line: int) -> None:
-        """Make references to the line at the cursor name source line `line`.
+        """Let references to the line at the cursor refer to source line `line`.
 
-        This has an effect only if the line at the cursor shows several source lines, `line` among
-        them.
+        This has an effect only if the line at the cursor shows several source lines, and `line` is
+        one of them.
         """
         self._wanted_source_line = line
 

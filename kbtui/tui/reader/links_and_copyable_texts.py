@@ -174,7 +174,7 @@ def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> li
 
 
 def _make_reference_by_event_id(document: ReaderDocument, ref: Ref) -> str | None:
-    """Return a reference that names a turn or call by the id of its event.
+    """Return a reference that identifies a turn or call by the id of its event.
 
     Return None if the event has no id.
     """

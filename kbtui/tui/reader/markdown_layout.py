@@ -61,7 +61,7 @@ class TextSection:
 def split_source_text_at_line_breaks(
     text: str, max_characters: int = SECTION_CHARACTERS
 ) -> Iterator[TextSection]:
-    """Split a text at line breaks. A line longer than `max_characters` is split at a space."""
+    """Split `text` at line breaks. A line longer than `max_characters` is split at a space."""
     start, line = 0, 1
     while start < len(text):
         end = min(start + max_characters, len(text))
@@ -165,11 +165,11 @@ def _split_long_section(
 
 TAB_WIDTH = 4
 MAX_HIGHLIGHTED_CHARACTERS = 60_000
-"""Texts with more characters than this get no syntax highlighting, which would take too long."""
+"""The maximum number of characters of a text with syntax highlighting. A longer text would take too long."""
 
 
 def highlight_source_code(text: str, language: str | None) -> list[Spans]:
-    """Sanitize a text. Return its lines as spans, highlighted if Pygments knows the language."""
+    """Sanitize `text`, and return its lines as spans, highlighted if Pygments knows the language."""
     text = sanitize(text).expandtabs(TAB_WIDTH)
     lexer = None
     if language and len(text) <= MAX_HIGHLIGHTED_CHARACTERS:
@@ -592,9 +592,9 @@ def strip_markdown_and_move_matches(
 
 
 def _find_markup_ranges(text: str, reach: int, dots: list[int]) -> Iterator[list[CharacterRange]]:
-    """Yield lists of ranges of Markdown markup that belong together.
+    """Yield each group of Markdown marks that belong together, as a list of their ranges.
 
-    An example is a list with the ranges of an opening and a closing `**`. Only the first `reach`
+    For example, an opening `**` and its closing `**` are one group. Only the first `reach`
     characters of the text are searched. The positions of list bullets and table bars are added to
     `dots`.
     """

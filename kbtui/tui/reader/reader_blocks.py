@@ -94,8 +94,8 @@ class ReaderBlock:
 class TextRangeBlock(ReaderBlock):
     """A block that shows the characters from `start` to `end` (exclusive) of a text.
 
-    `first_line` is the number of the block's first line, counted from 1. It is 0 if references
-    cannot name lines of this text.
+    `first_line` is the number of the block's first line, counted from 1. It is 0 if references to
+    this text cannot contain line numbers.
     """
 
     text: str
@@ -145,7 +145,7 @@ class MarkdownBlock(TextRangeBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class VerbatimTextBlock(TextRangeBlock):
-    """A text shown as it is written, without Markdown layout.
+    """Text shown as it is written, without Markdown layout.
 
     `numbers` is the width of the column with line numbers; 0 means that there is no such column. If
     `panel` is true, the text is shown on a coloured background.
@@ -274,8 +274,8 @@ def make_source_text_blocks(
     """Split a text into `VerbatimTextBlock`s with the keys `key:0`, `key:1` and so on.
 
     * `above` is the number of blank lines above the first block.
-    * `fields` are further attributes of all blocks.
-    * If `has_line_numbers` is true, references can name lines of the text.
+    * `fields` contains other attributes of all blocks.
+    * If `has_line_numbers` is true, references to the text can contain line numbers.
     """
     from kbtui.tui.reader.markdown_layout import split_source_text_at_line_breaks
 
@@ -329,7 +329,7 @@ def make_markdown_blocks(
 def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[ReaderBlock]:
     """Return a block with the message `said`, and a table with `where` and `hint`.
 
-    A row without a text is left out. If both have no text, there is no table.
+    A row without text is left out. If both rows are left out, there is no table.
     """
     known = [("where", where), ("hint", hint)]
     facts = [(name, [(sanitize_to_one_line(text), "")]) for name, text in known if text]
@@ -347,7 +347,7 @@ MARK_ROLES: dict[MarkState, str] = {
 
 def make_turn_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
     """Return the line of a mark: its sign and its text. If `is_cut` is true, a long text is cut."""
-    # The first paint does not wait for this import.
+    # Import this late, so that it does not delay the first paint.
     from kbtui.conversations.turn_decision_marks import MARK_SIGNS, MAX_LISTED_CHARACTERS
 
     role, label = MARK_ROLES[placed.mark.state], placed.label_in_turn
@@ -360,7 +360,7 @@ def make_turn_mark_blocks(
 ) -> Iterator[ParagraphBlock]:
     """Yield a block for each mark. The block of a "superseded" mark links to the replacement.
 
-    The keys of the blocks begin with `key`. If there is an `indent`, the blocks are below a row of
+    The keys of the blocks begin with `key`. If `indent` is not empty, the blocks are below a row of
     a list, so long marks are cut.
     """
     for placed in marks:

@@ -91,7 +91,7 @@ class ReaderDocument:
     stops_at_links: bool = False
     """Whether the cursor stops only at lines that can be opened, if there are any."""
     loss: str = ""
-    """The reason why the document can no longer be read. The text that was last read is shown dimmed."""
+    """The reason why the document can no longer be read, so that its last text is shown dimmed; otherwise ""."""
     fold_kinds: dict[str, str] = field(init=False, repr=False)
     """The kind of each fold, by the key of the fold."""
     _outer_folds: dict[str, str | None] = field(init=False, repr=False)
@@ -145,7 +145,7 @@ class ReaderDocument:
         features = {
             "turns": self.turns_total > 0,
             "changes": bool(self.block_indices_by_kind.get("change")),
-            # A diff of a conversation's changes, each with the call that made it.
+            # The document shows a conversation's changes, each with the call that made it.
             "calls": self.view in CHANGES_VIEWS and bool(self.block_indices_by_kind.get("change")),
             "views": len(self.views) > 1,
         }
@@ -204,7 +204,7 @@ class ReaderDocument:
 
 
 def map_old_to_new_source_lines(before: ReaderDocument, after: ReaderDocument) -> dict[int, int]:
-    """Map the old number of each line that a changed text still contains to the line's new number.
+    """Return a mapping from the old to the new number of each line that a changed text still contains.
 
     The result is empty if the documents are not two different versions of a text with numbered
     lines. A text with very many lines is not compared, because this would delay keys.
@@ -262,9 +262,9 @@ def find_block_after_turns_were_removed(
 
 
 def _map_old_to_new_turn_numbers(before: Sequence[Turn], after: Sequence[Turn]) -> dict[int, int]:
-    """Map the old number of each remaining turn to its new number.
+    """Return a mapping from the old to the new number of each remaining turn.
 
-    A turn is recognized by its start and its first text.
+    A turn is recognized by its start time and the text of its first event.
     """
     from difflib import SequenceMatcher
 
@@ -372,8 +372,8 @@ def find_start_block_and_match(
 def _find_change_block_of_turn(document: ReaderDocument, ref: Ref) -> int | None:
     """Return the index of the first block with a change in or after the turn or call of `ref`.
 
-    If there is no such change, return None. If `ref` names no turn, return the index of the block
-    with the first file.
+    If there is no such change, return None. If `ref` contains no turn, return the index of the
+    block with the first file.
     """
     if ref.turn is None:
         # The first file of the list: keys act on it, but not on the heading above it.
@@ -389,7 +389,7 @@ def _find_change_block_of_turn(document: ReaderDocument, ref: Ref) -> int | None
 
 
 def describe_missing_turn_or_line(document: ReaderDocument, ref: Ref | None) -> str:
-    """Return a message if the document lacks the turn, tool call or line that `ref` names.
+    """Return a message if the document lacks the turn, tool call or line that `ref` refers to.
 
     Otherwise, return "".
     """
@@ -470,7 +470,7 @@ def _compile_passage_start_pattern(passage: str) -> re.Pattern[str] | None:
 
 
 def is_start_position_loaded(document: ReaderDocument, place: NavigationTarget) -> bool:
-    """Return whether the loaded part of a document contains the position that `place` names."""
+    """Return whether the loaded part of a document contains the position that `place` refers to."""
     if place.mark is not None:
         return document.find_block_index(place.mark.key) is not None
     if place.ref is not None and place.ref.turn is not None:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 MAX_MATCHES = 100_000
-"""The search in a document stops after this many matches; the shown count then ends with "+"."""
+"""The number of matches after which the search in a document stops. The shown count then ends with "+"."""
 
 
 class ReaderHeader(LeftAndRightTextLine):
@@ -117,7 +117,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
     class FindInDocumentEnded(Message):
         """The user has left the find mode.
 
-        The keys for the next and the previous match now go to turns.
+        The keys that went to the next and the previous match now go to the next and the previous
+        turn.
         """
 
     class StatusMessage(Message):
@@ -165,7 +166,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         return self._start_worker.has_pending_result or self._find_worker.has_pending_result
 
     def show_document(self, document: ReaderDocument, place: NavigationTarget) -> None:
-        """Show a document from the position that `place` names."""
+        """Show a document, starting at the position that `place` refers to."""
         self.place = place
         self.end_find_mode()
         self.facts_bar.set_paragraphs([])
@@ -179,7 +180,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._update_pane_title()
 
     def go_to_place_in_document(self, place: NavigationTarget) -> None:
-        """Go to the position that `place` names in the current document.
+        """Go to the position in the current document that `place` refers to.
 
         The words of `place` are highlighted.
         """
@@ -198,7 +199,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if not before.is_partial:
             added = _count_conversation_events(document) - _count_conversation_events(before)
             self._new_event_count += max(0, added)
-        # A half-written file also lacks turns. The document then names the problem.
+        # A half-written file also lacks turns. In that case, the document shows the problem.
         if has_lost_turns(before, document) and not document.record.problems:
             gone = before.turns_total - document.turns_total
             verb = "is" if gone == 1 else "are"
@@ -247,7 +248,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def _find_and_go_to_start_position(
         self, document: ReaderDocument, place: NavigationTarget
     ) -> None:
-        """Go to the position that `place` names.
+        """Go to the position that `place` refers to.
 
         If the search for this position is slow, it runs in the background.
         """
@@ -275,12 +276,13 @@ class ReaderPane(BorderOnlyPane, Vertical):
                 elif ref and ref.lines:
                     viewport.go_to_source_line(ref.lines[0])
                 if block.key in document.fold_kinds and not viewport.is_fold_open(block.key):
-                    # The heading shows only the beginning of what was found.
+                    # The heading shows only the beginning of the text with the match, so open the
+                    # fold.
                     viewport.toggle_fold(block.key)
             elif ref and ref.lines:
                 viewport.go_to_source_line(ref.lines[0])
             else:
-                # The heading above a list of files is not a line that keys act on, but it is shown.
+                # Keep the heading above a list of files visible, although no key acts on it.
                 lead = 1 if block.key.startswith("file:") else 0
                 viewport.go_to_block_line(index, block.above, lead)
                 is_fold = block.key in document.fold_kinds
@@ -313,7 +315,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         elif document.turns_total:
             left = [(format_turn_count(document.turns_total, document.rewound_turns), "dim")]
         elif document.view in CHANGES_VIEWS:
-            # Only the present view is named; the key hints name the other one.
+            # Show only the name of the current view. The key hints show the name of the other one.
             left = [(f"changes {CHANGES_VIEW_NAMES[document.view]}", "strong")]
             left += self._make_next_change_hint("  ")
         elif len(document.views) > 1:
@@ -407,7 +409,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def action_toggle_folds_of_kind(self, kind: str, name: str) -> None:
         """Open or close all folds of a kind, in this document and in documents that are opened later.
 
-        `name` is a plural noun for these folds, for a message.
+        `name` is a plural noun for these folds, which a message uses.
         """
         document = self.viewport.document
         if kind not in document.fold_kinds.values() and not document.is_partial:
@@ -417,7 +419,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.redraw_after_viewport_change()
 
     def action_switch_tool_folds(self) -> None:
-        """Cycle through which tool calls are open: those with diffs, all, none."""
+        """Switch which tool calls are open: first those with diffs, then all, then none."""
         document = self.viewport.document
         if not {"tool", "diff"} & set(document.fold_kinds.values()) and not document.is_partial:
             self._post_status_message("No tool calls here.", "dim")
@@ -478,7 +480,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         return True
 
     def go_to_turn_or_line_number(self, text: str) -> bool:
-        """Go to the turn ("3"), tool call ("3.2") or line that `text` names.
+        """Go to the turn ("3"), tool call ("3.2") or line whose number is `text`.
 
         A negative number counts from the end. If the turn or line does not exist, go to the nearest one
         and show a message. Return False if `text` is not such a number, or if the turn is still
@@ -516,7 +518,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message(f"No change in {name}; this is the next one.")
 
     def _explain_lack_of_numbered_turns_and_lines(self) -> str:
-        """Return the reason why this page has no turn or line that the user can go to by its number."""
+        """Return a message that says why the user cannot go to a turn or line of this page by its number."""
         document = self.viewport.document
         if not document.block_indices_by_kind.get("change"):
             return "This page has no turns or lines to go to."

@@ -74,7 +74,7 @@ def build_subject_document(subject: Subject, text: str, view: str = "read") -> R
 def build_assistant_text_document(
     key: str, title: str, text: str, *, view: str = "learn", ref: str | None = None
 ) -> ReaderDocument:
-    """Build a document that shows a text exactly as an assistant receives it."""
+    """Build a document that shows `text` exactly as an assistant receives it."""
     blocks = make_source_text_blocks("text", text, has_line_numbers=True)
     return ReaderDocument(
         key=key,

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 
 MAX_LINES = 60
-"""A part of a text with at most this many lines is shown as a whole."""
+"""The maximum number of lines of a part of a text that is shown in full."""
 HEAD_LINES, TAIL_LINES = 30, 12
-"""The numbers of lines shown at the start and at the end of a longer part. A fold contains the other lines."""
+"""The numbers of lines shown at the start and at the end of a part with more lines. A fold contains the other lines."""
 MAX_JSON_CHARACTERS = 400_000
 """The maximum number of characters of a text that is parsed as JSON."""
 MAX_XML_CHARACTERS = 100_000
@@ -58,9 +58,9 @@ MAX_XML_CHARACTERS = 100_000
 LONG_LINE = 240
 """XML is pretty-printed if one of its lines has more characters than this."""
 MAX_CHARACTERS = 9_000
-"""A part of a text with at most `MAX_LINES` lines is shown as a whole if it has at most this many characters."""
+"""The maximum number of characters of a part of a text that is shown in full."""
 HEAD_CHARACTERS, TAIL_CHARACTERS = 3_000, 1_200
-"""How many characters at the start and at the end of a longer part with few lines are shown."""
+"""The approximate numbers of characters shown at the start and at the end of a part with few but long lines."""
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)$", re.MULTILINE)
 _NUMBERED_LINE = re.compile(r"[ \t]*(\d{1,7})(?:→|\t)")
@@ -245,7 +245,7 @@ class ColouredTextBlock(TextRangeBlock):
             spans = self._colour_line(position, row)
             (plain,) = highlight_source_code(row, "") or [[]]
             if join_span_texts(spans) != join_span_texts(plain):
-                spans = plain  # The line has tabs or control characters, which move its colours.
+                spans = plain  # Tabs or control characters would shift the colours, so show none.
             lines += wrap_code_line(highlight_matches(spans, found), width, 0, self.code_offset)
             position += len(row) + 1
         return lines or [StyledLine()]
@@ -414,7 +414,7 @@ def _make_blocks_and_fold_long_middle(
     end: int,
     make_block: Callable[[str, int, int], ReaderBlock],
 ) -> list[ReaderBlock]:
-    """Make the blocks of a range of a text. If the range is long, a fold contains its middle."""
+    """Make blocks for the characters of `text` from `start` to `end`. If there are many, a fold contains the middle."""
     from kbtui.tui.reader.markdown_layout import split_source_text_at_line_breaks
 
     def make_section_blocks(name: str, left: int, right: int) -> Iterator[ReaderBlock]:
@@ -429,7 +429,7 @@ def _make_blocks_and_fold_long_middle(
         tail = _find_position_after_lines(text, middle, count - HEAD_LINES - TAIL_LINES)
         hidden = format_counted_noun(count - HEAD_LINES - TAIL_LINES, "more line")
     else:
-        # The lines are long: there may be only one.
+        # The lines are few but long. There may be only one.
         middle = _find_split_position_near_end(text, start, start + HEAD_CHARACTERS)
         tail = _find_split_position_near_end(text, middle, end - TAIL_CHARACTERS)
         hidden = format_counted_noun(tail - middle, "more character")
@@ -443,7 +443,7 @@ def _make_blocks_and_fold_long_middle(
 
 
 def _find_split_position_near_end(text: str, start: int, end: int) -> int:
-    """Return the position near the end of the range from `start` to `end` at which to split the range.
+    """Return the position at which to split the range from `start` to `end` near its end.
 
     This is the start of the last line that begins in the second half of the range. If no line
     begins there, it is the start of the last word there. If no word begins there either, it is
@@ -475,9 +475,9 @@ its number in the new file.
 MAX_MARKED_CHARACTERS = 2_000
 """The maximum number of characters of a line in which changed words are marked."""
 MAX_PAIRS = 100
-"""With at most this many possible pairs, each removed line is compared with all added lines.
+"""The maximum number of possible pairs at which each removed line is compared with all added lines.
 
-With more possible pairs, the lines are compared in order, one with one.
+If there are more, each removed line is compared only with the added line at the same position.
 """
 TAB_WIDTH = 4
 _ROLES = {"+": "inserted", "-": "deleted"}
