@@ -559,7 +559,9 @@ def _grep_each_conversation(
         elif query.is_out_of_time:
             events.is_complete = False
         elif query.scopes != {"title"}:
-            turns, last_event_at, problem = get_conversation_format(info).decode_turns(info)
+            turns, last_event_at, problem = get_conversation_format(info).load_turns_for_searching(
+                info
+            )
             events = search_turns(turns, query)
         titles = (
             search_conversation_title(info.title or "", query) if "title" in query.scopes else []

@@ -178,10 +178,10 @@ def _list_conversation_id_completions(path: str | None, topic_name: str, current
 
 
 def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
-    from kbtui.conversations.formats.jp import list_conversations_for_completion
+    from kbtui.conversations.formats.jp import list_jp_conversations_for_completion
 
     form = "" if current.isdigit() else JP_ID_PREFIX
-    found = sorted(list_conversations_for_completion(path).items(), reverse=True)
+    found = sorted(list_jp_conversations_for_completion(path).items(), reverse=True)
     named = [(f"{form}{number}", name.replace("-", " ")) for number, name in found]
     return (
         named

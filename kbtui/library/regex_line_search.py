@@ -178,7 +178,7 @@ def _find_matching_lines_in_conversation(
     if info.events_path is None:
         return []
     query = GrepQuery(pattern, limit=MAX_LINES_OF_ENTRY, deadline=deadline)
-    turns, _, _ = get_conversation_format(info).decode_turns(info)
+    turns, _, _ = get_conversation_format(info).load_turns_for_searching(info)
     found = search_turns(turns, query)
     hits = []
     for at, line in enumerate(found.lines):

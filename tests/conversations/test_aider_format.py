@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from session_parts import read_token_usage
 
 from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
-from kbtui.conversations.formats.aider_format import AiderFormat, parse_session
+from kbtui.conversations.formats.aider_format import AiderFormat, parse_aider_session_text
 from kbtui.conversations.formats.turn_builder import TurnBuilder
 from kbtui.workspace import Workspace, open_workspace_at_root
 
@@ -184,7 +184,7 @@ def test_the_rounded_tokens_are_added_up(workspace: Workspace, history: Path) ->
 
 def test_without_a_report_there_is_no_usage() -> None:
     builder = TurnBuilder()
-    parse_session("#### hello  \n\nTokens: 5 sent, 6 received.\n", builder, None)
+    parse_aider_session_text("#### hello  \n\nTokens: 5 sent, 6 received.\n", builder, None)
     assert [turn.usage for turn in builder.turns] == [{}]
 
 
@@ -408,7 +408,7 @@ LINES = st.sampled_from(
 def test_any_text_is_read(lines: list[str]) -> None:
     text = "\n".join(lines)
     builder = TurnBuilder()
-    parse_session(text, builder, None)
+    parse_aider_session_text(text, builder, None)
     assert builder.problems == []
     shown = "".join(event.text for turn in builder.turns for event in turn.events)
     assert [word for word in ("hello", "out", "text") if word in text and word not in shown] == []

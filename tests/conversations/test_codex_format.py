@@ -17,7 +17,7 @@ from kbtui.conversations.conversation_data_types import (
 )
 from kbtui.conversations.formats.codex_format import (
     CodexFormat,
-    read_tool_output,
+    extract_tool_output_text_and_failure,
     split_ide_context,
 )
 from kbtui.workspace import Workspace, open_workspace_at_root
@@ -598,7 +598,7 @@ def test_kinds_of_calls(codex: Path, workspace: Workspace) -> None:
     ],
 )  # fmt: skip
 def test_outputs(output: Any, expected: tuple[str, bool]) -> None:
-    assert read_tool_output(output) == expected
+    assert extract_tool_output_text_and_failure(output) == expected
 
 
 def test_result_without_a_call(codex: Path, workspace: Workspace) -> None:

@@ -17,7 +17,7 @@ from kbtui.conversations.conversation_data_types import (
 )
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.conversations.formats.jp import jp_conversation_loader as loader
-from kbtui.conversations.formats.jp.jp_conversation_loader import load_conversation_segment
+from kbtui.conversations.formats.jp.jp_conversation_loader import load_jp_conversation_segment
 
 ONE = {"timestamp": "2026-01-01 00:00:00.0"}
 
@@ -56,7 +56,7 @@ def in_parts(
     """Return `earlier` with the turns from the mark on, read part by part, and the last mark."""
     found = (earlier or [])[: mark.turns if mark else 0]
     while True:
-        part = load_conversation_segment(info, mark, most)
+        part = load_jp_conversation_segment(info, mark, most)
         if part is None:
             return bare(load_conversation(info).turns), None
         if part.start is None:
@@ -89,7 +89,7 @@ def test_parts_make_up_the_whole(
     whole = bare(load_conversation(info).turns)
     turns, mark = in_parts(info, None, most)
     assert turns == whole
-    end = load_conversation_segment(info, mark, 1 << 20)
+    end = load_jp_conversation_segment(info, mark, 1 << 20)
     assert not end or end.conversation.problems[:1] == load_conversation(info).problems[:1]
     info = write(builder, first + more)
     assert in_parts(info, mark, most, turns)[0] == bare(load_conversation(info).turns)
@@ -101,7 +101,7 @@ def test_what_was_appended_is_read_and_nothing_before_the_last_turn(workspace_ro
     mark = in_parts(write(builder, turn * 50), None, 1000)[1]
     assert mark is not None
     assert mark.turns == 49
-    part = load_conversation_segment(write(builder, turn * 52), mark, 10_000)
+    part = load_jp_conversation_segment(write(builder, turn * 52), mark, 10_000)
     assert part is not None
     assert [turn.number for turn in part.conversation.turns] == [50, 51, 52]
 
@@ -111,7 +111,7 @@ def test_a_change_before_the_mark_means_the_beginning(workspace_root: Path) -> N
     turn = [{"type": "turn_start"}, asked("why"), said("because")]
     mark = in_parts(write(builder, turn * 9), None, 1000)[1]
     other = [{"type": "turn_start"}, asked("who"), said("because")]
-    part = load_conversation_segment(write(builder, other + turn * 9), mark, 100_000)
+    part = load_jp_conversation_segment(write(builder, other + turn * 9), mark, 100_000)
     assert part is not None
     assert part.start is None
     assert len(part.conversation.turns) == 10
@@ -125,7 +125,7 @@ def test_an_answer_to_a_call_of_an_earlier_part_means_the_whole(workspace_root: 
     mark = in_parts(write(builder, first), None, 100_000)[1]
     assert mark is not None
     assert mark.waiting == ("a",)
-    assert load_conversation_segment(write(builder, [*first, answer]), mark, 100_000) is None
+    assert load_jp_conversation_segment(write(builder, [*first, answer]), mark, 100_000) is None
 
 
 @pytest.mark.parametrize("how", ["compact", "damaged", "cut", "empty", "missing"])
@@ -149,7 +149,7 @@ def test_what_jp_would_not_write_so_is_left_to_be_read_whole(
     else:
         path.write_text(broken[how])
     assert (
-        load_conversation_segment(find_conversation(builder.workspace, info.id), None, 100_000)
+        load_jp_conversation_segment(find_conversation(builder.workspace, info.id), None, 100_000)
         is None
     )
 
@@ -160,4 +160,4 @@ def test_a_mark_survives_as_json(workspace_root: Path) -> None:
     mark = in_parts(write(builder, turn * 3), None, 1000)[1]
     assert mark is not None
     kept = ParsingResumePoint(*json.loads(json.dumps(mark)))
-    assert load_conversation_segment(write(builder, turn * 4), kept, 1000) is not None
+    assert load_jp_conversation_segment(write(builder, turn * 4), kept, 1000) is not None

@@ -17,8 +17,8 @@ from kbtui.conversations.conversation_data_types import (
 )
 from kbtui.conversations.formats.gemini_cli_format import (
     GeminiCliFormat,
+    extract_tool_result_text_and_failure,
     hash_project_path,
-    read_tool_result,
 )
 from kbtui.workspace import Workspace, open_workspace_at_root
 
@@ -537,7 +537,7 @@ def test_calls_without_results(chats: Path, workspace: Workspace) -> None:
     ],
 )
 def test_results(result: Any, expected: tuple[str, bool]) -> None:
-    assert read_tool_result(result) == expected
+    assert extract_tool_result_text_and_failure(result) == expected
 
 
 def test_hostile_text_stays(chats: Path, workspace: Workspace) -> None:

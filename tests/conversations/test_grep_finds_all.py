@@ -22,9 +22,11 @@ from kbtui.conversations.conversation_grep import (
     RegexGrepPattern,
     search_turns,
 )
-from kbtui.conversations.formats.conversation_format import DecodedTurns
+from kbtui.conversations.formats.conversation_format import TurnsForSearching
 from kbtui.conversations.formats.damage_tolerant_file_reader import parse_json_array
-from kbtui.conversations.formats.jp.jp_conversation_loader import decode_turns
+from kbtui.conversations.formats.jp.jp_conversation_loader import (
+    load_turns_of_jp_conversation_for_searching,
+)
 from kbtui.conversations.formats.jp.jp_event_parser import JpEventParser
 from kbtui.terminal_text import format_readable_json
 
@@ -86,11 +88,11 @@ def search_every_line(data: bytes, query: GrepQuery) -> list[tuple[str, int, str
     ]
 
 
-def decode(path: Path) -> DecodedTurns:
+def decode(path: Path) -> TurnsForSearching:
     """Decode the events in a file that is in no workspace."""
     at = datetime(2026, 1, 1, tzinfo=UTC)
     info = ConversationInfo("jp-c1", None, path.parent, path, None, False, "external", at)
-    return decode_turns(info)
+    return load_turns_of_jp_conversation_for_searching(info)
 
 
 def search(path: Path, query: GrepQuery) -> tuple[int, list[tuple[str, Any, str]]]:

@@ -15,7 +15,9 @@ from kbtui.conversations.conversation_repository import (
     load_conversation,
 )
 from kbtui.conversations.formats.jp.jp_conversation_finder import JpConversationCopies
-from kbtui.conversations.formats.jp.jp_conversation_loader import read_conversation_tools_and_models
+from kbtui.conversations.formats.jp.jp_conversation_loader import (
+    read_tools_and_models_of_jp_conversation,
+)
 
 TIME = "2026-05-01 10:00:00.0"
 ELEMENTS = st.sampled_from(
@@ -45,7 +47,7 @@ def test_turns_and_tools_are_those_of_the_whole_conversation(
     folder = builder.conversation(1, [])
     write_json(folder / "events.json", [{"timestamp": TIME, **element} for element in elements])
     info = find_conversation(builder.workspace, "jp-c17800000001")
-    traits, whole = read_conversation_tools_and_models(info), load_conversation(info)
+    traits, whole = read_tools_and_models_of_jp_conversation(info), load_conversation(info)
     assert traits.turns == len(whole.turns)
     events = [event for turn in whole.turns for event in turn.events]
     assert traits.tools == {e.name for e in events if e.kind == "tool_call_request" and e.name}
@@ -59,7 +61,7 @@ def test_a_model_counts_when_it_answered(workspace_root: Path) -> None:
 
     def models(*elements: dict[str, Any]) -> frozenset[str]:
         write_json(folder / "events.json", list(elements))
-        return read_conversation_tools_and_models(
+        return read_tools_and_models_of_jp_conversation(
             find_conversation(builder.workspace, "jp-c17800000001")
         ).models
 
@@ -76,7 +78,7 @@ def test_damage_is_told_and_costs_only_itself(workspace_root: Path) -> None:
     folder = builder.conversation(1, [])
     call = '{"type": "tool_call_request", "id": "a", "name": "shell", "arguments": {}}'
     (folder / "events.json").write_text(f"[\n  {call},\n  {{nonsense")
-    traits = read_conversation_tools_and_models(
+    traits = read_tools_and_models_of_jp_conversation(
         find_conversation(builder.workspace, "jp-c17800000001")
     )
     assert traits.tools == {"shell"}

@@ -146,7 +146,7 @@ class AiderFormat(ConversationFormat):
             text = self._read_text_of_session(info)
             if info.size > MAX_SESSION_BYTES:
                 problems.append(f"only its first {MAX_SESSION_BYTES >> 20} MB are read")
-            parse_session(text, builder, info.created_at)
+            parse_aider_session_text(text, builder, info.created_at)
         except WorkspaceError as error:
             problems.append(error.message)
         return builder.make_conversation(info, problems)
@@ -166,7 +166,7 @@ class AiderFormat(ConversationFormat):
         """Read the text of a session without its first line. Raises `WorkspaceError`."""
         path = str(info.events_path)
         history = self._find_sessions_of_file(path)
-        started, number = _parse_conversation_id(info.id)
+        started, number = _parse_aider_conversation_id(info.id)
         sessions = [one for one in history.sessions if one.started == started]
         start = self._starts.get((path, info.id))
         if start is None:
@@ -222,7 +222,7 @@ def _iterate_possible_history_files(workspace: Workspace) -> Iterator[tuple[str,
         yield path, project
 
 
-def _parse_conversation_id(conversation_id: str) -> tuple[str, int]:
+def _parse_aider_conversation_id(conversation_id: str) -> tuple[str, int]:
     """Return the start time in an id, and the session's number among sessions with this time."""
     match = re.fullmatch(r"(.*T\d\d-\d\d-\d\d)(?:-(\d{1,9}))?", conversation_id)
     if match is None:
@@ -346,7 +346,7 @@ def _read_aider_session_facts(
 ) -> ConversationFileFacts:
     """Read the title and the size of a session; `last_at` is the time of its last event."""
     builder = TurnBuilder()
-    parse_session(_read_session_text(path, session, _TITLE_BYTES), builder, None)
+    parse_aider_session_text(_read_session_text(path, session, _TITLE_BYTES), builder, None)
     requests = [
         event.text
         for turn in builder.turns
@@ -354,13 +354,13 @@ def _read_aider_session_facts(
         if event.kind == "chat_request"
     ]
     return {
-        "title": _choose_session_title(requests),
+        "title": _choose_title_from_user_requests(requests),
         "size": session.end - session.start,
         "last_event_at": last_at,
     }
 
 
-def _choose_session_title(requests: list[str]) -> str | None:
+def _choose_title_from_user_requests(requests: list[str]) -> str | None:
     """Return a title taken from the first request that is not a command such as `/add`.
 
     If there are only commands, the title is taken from the first of them. If there are no requests,
@@ -399,7 +399,7 @@ class _AiderSection(NamedTuple):
     lines: list[str]
 
 
-def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> None:
+def parse_aider_session_text(text: str, builder: TurnBuilder, started: datetime | None) -> None:
     """Parse the text of a session, without its first line, into turns. Never raises."""
     opening: list[_AiderSection] = []
     for section in _split_into_sections(text):

@@ -25,7 +25,7 @@ from kbtui.conversations.formats.damage_tolerant_file_reader import read_file_he
 from kbtui.conversations.formats.jsonl_conversation_format import (
     JsonlConversationFormat,
     JsonlConversationParser,
-    get_last_added_items,
+    get_last_added_dictionary_items,
 )
 from kbtui.conversations.formats.stored_session import (
     SessionFileCache,
@@ -177,7 +177,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         found: list[StoredSession] = []
         unusable: list[SkippedConversationPath] = []
         own = {make_project_directory_name(one.path): one for one in projects.directories}
-        for folder in _list_session_directories_of_project(projects, unusable):
+        for folder in _list_claude_folders_of_project(projects, unusable):
             count, without = len(found), list[_SessionFile]()
             names = [entry.name for entry in list_directory(folder, unusable)]
             for path, name, parent in self._iterate_session_paths(folder, names, session):
@@ -223,7 +223,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
                 yield (
                     path,
                     *self._make_subagent_name_and_parent_id(
-                        _read_first_text_value(path, "sessionId"), match[1]
+                        _read_first_text_value_of_key(path, "sessionId"), match[1]
                     ),
                 )
             elif _SESSION_NAME.fullmatch(stem) and not stem.startswith("agent-"):
@@ -270,7 +270,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         """Return the folders that may contain sessions of the project."""
         return [
             Path(folder)
-            for folder in _list_session_directories_of_project(ProjectDirectories(workspace), [])
+            for folder in _list_claude_folders_of_project(ProjectDirectories(workspace), [])
         ]
 
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
@@ -321,7 +321,7 @@ def make_project_directory_name(directory: str) -> str:
     return re.sub(r"[^0-9A-Za-z]", "-", directory)
 
 
-def _list_session_directories_of_project(
+def _list_claude_folders_of_project(
     projects: ProjectDirectories, unusable: list[SkippedConversationPath]
 ) -> list[str]:
     """Return the session folders whose names match a directory of the project."""
@@ -330,11 +330,11 @@ def _list_session_directories_of_project(
     return [
         entry.path
         for entry in list_directory(root, unusable)
-        if any(_is_directory_of_project(entry.name, name) for name in names)
+        if any(_is_claude_folder_of_project(entry.name, name) for name in names)
     ]
 
 
-def _is_directory_of_project(folder: str, name: str) -> bool:
+def _is_claude_folder_of_project(folder: str, name: str) -> bool:
     if len(name) > _FOLDER_CHARACTERS:
         return folder.startswith(name[:_FOLDER_CHARACTERS])
     # The folder name of `/` is a dash, and the folder names of its subdirectories begin with that dash.
@@ -398,16 +398,16 @@ def _iterate_subagent_files(directory: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_working_directory(path: str) -> str | None:
-    directory = _read_first_text_value(path, "cwd")
+    directory = _read_first_text_value_of_key(path, "cwd")
     return directory if directory is not None and directory.startswith("/") else None
 
 
-def _read_first_text_value(path: str, key: str) -> str | None:
+def _read_first_text_value_of_key(path: str, key: str) -> str | None:
     """Return the first text value of `key` in the records of a file.
 
     Reads as little of the file as possible.
     """
-    text = next(_iterate_text_values(path, _HEAD_BYTES, key), None)
+    text = next(_iterate_text_values_of_key(path, _HEAD_BYTES, key), None)
     if text is not None:
         return text
     with suppress(WorkspaceError):
@@ -417,10 +417,10 @@ def _read_first_text_value(path: str, key: str) -> str | None:
         if match := re.match(_LEADING_VALUE % key.encode(), head.rpartition(b"\n")[2], re.DOTALL):
             with suppress(ValueError):
                 return str(orjson.loads(match[1]))
-    return next(_iterate_text_values(path, _LONG_HEAD_BYTES, key), None)
+    return next(_iterate_text_values_of_key(path, _LONG_HEAD_BYTES, key), None)
 
 
-def _iterate_text_values(path: str, length: int, key: str) -> Iterator[str]:
+def _iterate_text_values_of_key(path: str, length: int, key: str) -> Iterator[str]:
     for record in iterate_first_jsonl_records(path, length, key):
         if type(text := record[key]) is str and text:
             yield text
@@ -577,9 +577,11 @@ class ClaudeCodeParser(JsonlConversationParser):
         """
         return {
             "model": self.builder.model,
-            "turn_of_record": get_last_added_items(self._turn_of_record),
-            "written": list(get_last_added_items(self._written)),
-            "usage": {key: {**used} for key, used in get_last_added_items(self._usage).items()},
+            "turn_of_record": get_last_added_dictionary_items(self._turn_of_record),
+            "written": list(get_last_added_dictionary_items(self._written)),
+            "usage": {
+                key: {**used} for key, used in get_last_added_dictionary_items(self._usage).items()
+            },
         }
 
     def can_resume_reading_in_turn(self) -> bool:

@@ -35,7 +35,7 @@ from kbtui.conversations.formats.jsonl_conversation_format import (
     RECORDS_KEPT,
     JsonlConversationFormat,
     JsonlConversationParser,
-    get_last_added_items,
+    get_last_added_dictionary_items,
     iterate_jsonl_records,
 )
 from kbtui.conversations.formats.stored_session import (
@@ -388,7 +388,7 @@ def _read_session_head(path: str) -> _CodexSessionHead:
             raise ValueError("neither its name nor its first line contains a session id")
         directory = get_text_or_none(meta.get("cwd"))
         if directory is None:
-            directory = _find_working_directory(file, min(size, HEAD_BYTES))
+            directory = _find_working_directory_in_user_messages(file, min(size, HEAD_BYTES))
     forked_from = meta.get("forked_from_id")
     parent, is_summarizer = _find_parent_session_id(meta)
     return _CodexSessionHead(
@@ -409,7 +409,7 @@ def _read_first_line(file: int) -> bytes:
     return data.partition(b"\n")[0].removeprefix(codecs.BOM_UTF8)
 
 
-def _find_working_directory(file: int, end: int) -> str | None:
+def _find_working_directory_in_user_messages(file: int, end: int) -> str | None:
     """Return the working directory that a message from the user names, or None.
 
     Only the first `end` bytes of the file are read.
@@ -513,8 +513,11 @@ class CodexParser(JsonlConversationParser):
             "has_meta": self._has_meta,
             "forked_at": self._forked_at.isoformat() if self._forked_at else None,
             "echo": self._echo,
-            "seen": [[*text, count] for text, count in get_last_added_items(self._seen).items()],
-            "call_ids": list(get_last_added_items(self._call_ids)),
+            "seen": [
+                [*text, count]
+                for text, count in get_last_added_dictionary_items(self._seen).items()
+            ],
+            "call_ids": list(get_last_added_dictionary_items(self._call_ids)),
             "replies": self._replies[-RECORDS_KEPT:],
             "has_answer": self._has_answer,
             "compaction_event_expected": self._compaction_event_expected,
@@ -675,7 +678,7 @@ class CodexParser(JsonlConversationParser):
     ) -> None:
         kind = payload.get("type")
         if kind in _MODEL_OUTPUT or (kind == "message" and payload.get("role") == "assistant"):
-            self._attribute_unattributed_messages()
+            self._make_requests_of_unattributed_messages()
         if kind == "message":
             self._add_message(payload, record, time)
         elif kind == "reasoning":
@@ -741,7 +744,7 @@ class CodexParser(JsonlConversationParser):
         events[:] = [event for event in events if id(event) not in taken]
         self._unclear = [one._replace(event=None) for one in self._unclear]
 
-    def _attribute_unattributed_messages(self) -> None:
+    def _make_requests_of_unattributed_messages(self) -> None:
         """Convert the messages whose author is not yet known into requests.
 
         If the file has separate events for requests, these messages stay events of an unknown kind.
@@ -797,7 +800,7 @@ class CodexParser(JsonlConversationParser):
         self.builder.add_tool_call(name, arguments, call_id, time)
 
     def _add_tool_result(self, payload: dict[str, Any], output: Any, time: datetime | None) -> None:
-        text, is_error = read_tool_output(output)
+        text, is_error = extract_tool_output_text_and_failure(output)
         self.builder.add_tool_result(
             get_text_or_none(payload.get("call_id")), text, time, is_error=is_error
         )
@@ -837,7 +840,7 @@ def split_ide_context(text: str) -> tuple[str | None, str]:
     return text[: match.start()].strip(), text[match.end() :].strip()
 
 
-def read_tool_output(output: Any) -> tuple[str, bool]:
+def extract_tool_output_text_and_failure(output: Any) -> tuple[str, bool]:
     """Return the text of a tool's output, and whether the tool failed."""
     is_error = False
     if type(output) is dict and ("content" in output or "success" in output):

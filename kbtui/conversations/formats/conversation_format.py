@@ -50,7 +50,7 @@ class SkippedConversationPath(NamedTuple):
     has_no_turn: bool = False
 
 
-class DecodedTurns(NamedTuple):
+class TurnsForSearching(NamedTuple):
     """The turns of a conversation, without its metadata, for searching.
 
     `problem` describes unreadable parts; `last_event_at` is the time of the last event.
@@ -198,11 +198,11 @@ class ConversationFormat(ABC):
         """
         return None
 
-    def decode_turns(self, info: ConversationInfo) -> DecodedTurns:
+    def load_turns_for_searching(self, info: ConversationInfo) -> TurnsForSearching:
         """Decode all turns for searching, without metadata and configuration. Never raises."""
         conversation = self.load_conversation(info)
         problem = next(iter(conversation.problems), None)
-        return DecodedTurns(conversation.turns, conversation.info.last_event_at, problem)
+        return TurnsForSearching(conversation.turns, conversation.info.last_event_at, problem)
 
     def read_conversation_tools_and_models(
         self, info: ConversationInfo
@@ -213,7 +213,7 @@ class ConversationFormat(ABC):
             count_unrewound_turns,
         )
 
-        found = self.decode_turns(info)
+        found = self.load_turns_for_searching(info)
         events = [event for turn in found.turns for event in turn.events]
         tools = {event.name for event in events if event.kind == "tool_call_request" and event.name}
         models = {turn.model for turn in found.turns if turn.model}

@@ -317,7 +317,7 @@ def _recover_array_elements(
             return
         found: list[str] = []
         try:
-            value, position = _decode_json(text, position, found)
+            value, position = _decode_json_value_at_position(text, position, found)
             yield _replace_surrogates(value, found)
             if is_whole and not commas:
                 problems.append(
@@ -355,7 +355,7 @@ def _decode_utf8_and_report_problems(data: bytes, problems: list[str]) -> str:
     return text
 
 
-def _decode_json(text: str, position: int, found: list[str]) -> tuple[Any, int]:
+def _decode_json_value_at_position(text: str, position: int, found: list[str]) -> tuple[Any, int]:
     """Decode the JSON value at `position`; return the value and the position of its end.
 
     Strings with control characters and the numbers NaN and infinity are accepted, although JSON
@@ -383,7 +383,7 @@ def _parse_json_leniently(text: str, problems: list[str]) -> Any:
     found: list[str] = []
     try:
         start = len(text) - len(text.lstrip())
-        value, end = _decode_json(text, start, found)
+        value, end = _decode_json_value_at_position(text, start, found)
         if text[end:].strip():
             raise ValueError("trailing data")
         value = _replace_surrogates(value, found)

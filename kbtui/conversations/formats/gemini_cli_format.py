@@ -473,7 +473,7 @@ def _find_compression_summary(record: dict[str, Any]) -> str | None:
     if record.get("type") != "user":
         return None
     try:
-        text = _read_message_parts(record.get("content")).text
+        text = _group_message_parts_by_kind(record.get("content")).text
     except READ_ERRORS:
         return None
     return text if _SUMMARY.match(text) else None
@@ -622,14 +622,14 @@ class GeminiMessageParser:
         elif kind == "gemini":
             self._parse_model_message(record, time)
         elif kind in _NOTICES:
-            text = _read_message_parts(record.get("content")).text
+            text = _group_message_parts_by_kind(record.get("content")).text
             self.builder.add_event("notice", f"[{kind}: {text}]", time)
         else:
             self.builder.add_unknown_event(str(kind), record, time)
 
     def _parse_user_message(self, message: _GeminiHistoryEntry, time: datetime | None) -> None:
         record = message.record
-        parts = _read_message_parts(record.get("content"))
+        parts = _group_message_parts_by_kind(record.get("content"))
         if parts.responses and not parts.text:
             # The history repeats results that the calls already have.
             for response in parts.responses:
@@ -650,7 +650,7 @@ class GeminiMessageParser:
         self.builder.add_event("chat_request", text, time, metadata=metadata)
 
     def _parse_model_message(self, record: dict[str, Any], time: datetime | None) -> None:
-        parts = _read_message_parts(record.get("content"))
+        parts = _group_message_parts_by_kind(record.get("content"))
         if parts.text in _ACKNOWLEDGEMENTS and not record.get("toolCalls"):
             return
         model = record.get("model")
@@ -702,7 +702,7 @@ class GeminiMessageParser:
     def _add_tool_result(
         self, call_id: str, result: Any, is_error: bool | None, time: datetime | None
     ) -> None:
-        text, has_error = read_tool_result(result)
+        text, has_error = extract_tool_result_text_and_failure(result)
         self.builder.add_tool_result(
             call_id, text, time, is_error=has_error if is_error is None else is_error or has_error
         )
@@ -723,7 +723,7 @@ class _GeminiMessageContent(NamedTuple):
     responses: list[dict[str, Any]]
 
 
-def _read_message_parts(content: Any) -> _GeminiMessageContent:
+def _group_message_parts_by_kind(content: Any) -> _GeminiMessageContent:
     parts = content if type(content) is list else [] if content is None else [content]
     texts: list[str] = []
     files: list[str] = []
@@ -751,8 +751,8 @@ def _split_typed_and_sent_request(record: dict[str, Any]) -> tuple[str, str | No
 
     The second text is None if both are equal.
     """
-    sent = _read_message_parts(record.get("content")).text
-    shown = _read_message_parts(record.get("displayContent")).text
+    sent = _group_message_parts_by_kind(record.get("content")).text
+    shown = _group_message_parts_by_kind(record.get("displayContent")).text
     return (shown, sent) if shown and shown != sent else (sent, None)
 
 
@@ -766,12 +766,12 @@ def _format_file_placeholder(data: dict[str, Any]) -> str:
     )
 
 
-def read_tool_result(result: Any) -> tuple[str, bool]:
+def extract_tool_result_text_and_failure(result: Any) -> tuple[str, bool]:
     """Return the text of a tool's result, and whether the tool failed."""
     if type(result) is dict and "functionResponse" not in result and "text" not in result:
         diff = result.get("fileDiff")
         return (diff if type(diff) is str else format_readable_json(result)), False
-    parts = _read_message_parts(result)
+    parts = _group_message_parts_by_kind(result)
     texts, is_error = [], False
     for one in parts.responses:
         response = one.get("response")
@@ -783,7 +783,7 @@ def read_tool_result(result: Any) -> tuple[str, bool]:
         else:
             texts.append(format_json_unless_text(response))
         if type(one.get("parts")) is list:
-            texts.append(_read_message_parts(one["parts"]).text)
+            texts.append(_group_message_parts_by_kind(one["parts"]).text)
     if parts.text:
         texts.append(parts.text)
     return "\n".join(text for text in texts if text), is_error

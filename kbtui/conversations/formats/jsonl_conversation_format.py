@@ -30,7 +30,7 @@ from kbtui.conversations.formats.conversation_format import (
     BEGINNING_BYTES,
     MIN_BYTES_FOR_SEGMENTS,
     ConversationFormat,
-    DecodedTurns,
+    TurnsForSearching,
 )
 from kbtui.conversations.formats.damage_tolerant_file_reader import (
     hash_file_until_resume_point,
@@ -161,7 +161,7 @@ def parse_json_with_bad_encoding(data: bytes) -> Any:
         raise ValueError(message) from None
 
 
-def get_last_added_items(values: Mapping[Any, Any]) -> dict[Any, Any]:
+def get_last_added_dictionary_items(values: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return the items that were added to a dictionary last: at most `RECORDS_KEPT` items."""
     return dict(reversed(list(islice(reversed(values.items()), RECORDS_KEPT))))  # type: ignore[call-overload]
 
@@ -252,12 +252,12 @@ class JsonlConversationFormat(ConversationFormat):
             return info.copy_with_problem(error.message)
         return replace(info, events_count=count + (not last.endswith(b"\n")))
 
-    def decode_turns(self, info: ConversationInfo) -> DecodedTurns:
+    def load_turns_for_searching(self, info: ConversationInfo) -> TurnsForSearching:
         """Decode all turns for searching. Never raises."""
         parser, problem = self._parse_conversation_file(info)
         builder = parser.builder
         problem = problem or next(iter(builder.problems), None)
-        return DecodedTurns(builder.turns, builder.last_time, problem)
+        return TurnsForSearching(builder.turns, builder.last_time, problem)
 
     def should_load_conversation_in_segments(self, info: ConversationInfo) -> bool:
         """Return whether a conversation is large enough to be loaded in segments."""
@@ -305,7 +305,7 @@ class JsonlConversationFormat(ConversationFormat):
         parser = self.make_parser(builder, before.state)
         if before.open_turn is not None:
             builder.resume_turn(before.open_turn)
-        file_state = _get_file_stat(file)
+        file_state = _get_state_of_open_file(file)
         waiting = set(before.waiting)
         resume_point, is_last = start, True
         must_start_turn = start is not None and start.open_turn is None
@@ -355,7 +355,10 @@ class JsonlConversationFormat(ConversationFormat):
 
     def _get_hash_until_resume_point(self, file: int, resume_point: ParsingResumePoint) -> Any:
         """Return a SHA-256 hash object for the bytes before `resume_point`; None if they have changed."""
-        if (known := self._hashed) and known[:2] == (_get_file_stat(file), resume_point.digest):
+        if (known := self._hashed) and known[:2] == (
+            _get_state_of_open_file(file),
+            resume_point.digest,
+        ):
             return known[2].copy()
         return hash_file_until_resume_point(file, resume_point)
 
@@ -427,7 +430,7 @@ def _make_conversation(
     return builder.make_conversation(info, problems, parser.compactions, builder.count)
 
 
-def _get_file_stat(file: int) -> tuple[int, ...]:
+def _get_state_of_open_file(file: int) -> tuple[int, ...]:
     """Return the device, inode, size and modification time of an open file."""
     status = os.fstat(file)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

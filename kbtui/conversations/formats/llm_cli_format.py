@@ -36,7 +36,7 @@ from kbtui.conversations.formats.conversation_format import (
 )
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
-    decode_agents_own_id,
+    extract_agents_own_id_from_conversation_id,
     make_change_signature,
     make_conversation_id,
     make_title_from_user_request,
@@ -140,7 +140,7 @@ class LlmCliFormat(ConversationFormat):
                 make_change_signature(path, *row),
                 parse_timestamp(row.first) or modified,
                 parse_timestamp(row.last) or modified,
-                partial(_read_conversation_facts, path, row),
+                partial(_read_conversation_facts_from_database, path, row),
             )
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
@@ -151,7 +151,7 @@ class LlmCliFormat(ConversationFormat):
         """Load a conversation. Never raises; errors are in `problems` of the result."""
         builder = TurnBuilder()
         problems: list[str] = []
-        own_id = decode_agents_own_id(self.id_prefix, info.id)
+        own_id = extract_agents_own_id_from_conversation_id(self.id_prefix, info.id)
         try:
             with open_database(str(info.events_path)) as database:
                 _LlmConversationReader(database, builder).read_conversation(own_id)
@@ -161,7 +161,7 @@ class LlmCliFormat(ConversationFormat):
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command `llm chat --conversation …`, which resumes the conversation."""
-        own_id = decode_agents_own_id(self.id_prefix, info.id)
+        own_id = extract_agents_own_id_from_conversation_id(self.id_prefix, info.id)
         words = ("llm", "chat", "--conversation", own_id)
         return AgentCommand(words, info.working_directory or paths.get_user_home())
 
@@ -234,7 +234,9 @@ def _merge_conversation_rows(
     )
 
 
-def _read_conversation_facts(path: str, row: _LlmConversationRecord) -> ConversationFileFacts:
+def _read_conversation_facts_from_database(
+    path: str, row: _LlmConversationRecord
+) -> ConversationFileFacts:
     """Return the size and the title of a conversation."""
     with open_database(path) as database:
         builder = TurnBuilder()

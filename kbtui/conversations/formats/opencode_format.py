@@ -38,8 +38,8 @@ from kbtui.conversations.formats.damage_tolerant_file_reader import read_file
 from kbtui.conversations.formats.stored_session import (
     SessionFileCache,
     StoredSession,
-    decode_agents_own_id,
     describe_conversation_reading_error,
+    extract_agents_own_id_from_conversation_id,
     list_directory,
     make_change_signature,
     make_conversation_id,
@@ -97,7 +97,7 @@ class OpencodeFormat(ConversationFormat):
 
     def __init__(self) -> None:
         self._listings: dict[str, _CachedOpencodeDatabaseListing] = {}
-        self._session_files = SessionFileCache(_read_session_file)
+        self._session_files = SessionFileCache(_read_session_file_as_database_row)
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -107,7 +107,11 @@ class OpencodeFormat(ConversationFormat):
         If `only` is an id, only the session with this id is searched for.
         """
         projects = ProjectDirectories(workspace)
-        own_id = None if only is None else decode_agents_own_id(self.id_prefix, only)
+        own_id = (
+            None
+            if only is None
+            else extract_agents_own_id_from_conversation_id(self.id_prefix, only)
+        )
         found: dict[str, StoredSession] = {}
         problems: list[SkippedConversationPath] = []
         for path in _list_databases():
@@ -237,7 +241,7 @@ class OpencodeFormat(ConversationFormat):
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command `opencode --session …`, which continues a session."""
-        own_id = decode_agents_own_id(self.id_prefix, info.id)
+        own_id = extract_agents_own_id_from_conversation_id(self.id_prefix, info.id)
         return AgentCommand(("opencode", "--session", own_id), info.working_directory)
 
     def make_fork_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
@@ -252,12 +256,12 @@ class OpencodeFormat(ConversationFormat):
 
         Return the problem if reading had to stop, else None.
         """
-        own_id = decode_agents_own_id(self.id_prefix, info.id)
+        own_id = extract_agents_own_id_from_conversation_id(self.id_prefix, info.id)
         path = str(info.events_path)
         try:
             if path.endswith(".json"):
                 files = _OpencodeSessionFiles(path, own_id)
-                reverted = _read_session_file(path)["revert"]
+                reverted = _read_session_file_as_database_row(path)["revert"]
                 parser.parse_messages(files.iterate_messages(), reverted)
                 return None
             with open_database(path) as database:
@@ -463,8 +467,8 @@ class _OpencodeSessionFiles:
         """Yield the messages in the order of their ids, which is also their order in time."""
         for name in _list_json_files(self.messages):
             own_id = name.removesuffix(".json")
-            data = _read_json_file(f"{self.messages}/{name}")
-            parts = map(_read_json_file, self._list_part_files(name))
+            data = _read_file_bytes_or_error(f"{self.messages}/{name}")
+            parts = map(_read_file_bytes_or_error, self._list_part_files(name))
             yield _OpencodeStoredMessage(own_id, data, parts)
 
     def _list_part_files(self, message_name: str) -> list[str]:
@@ -485,7 +489,7 @@ def _list_json_files(directory: str) -> list[str]:
     return [name for name in _list_names_in_directory(directory) if name.endswith(".json")]
 
 
-def _read_json_file(path: str) -> bytes | WorkspaceError:
+def _read_file_bytes_or_error(path: str) -> bytes | WorkspaceError:
     """Return the content of a file, or the error if the file cannot be read."""
     try:
         return read_file(path, MAX_FILE_BYTES)
@@ -493,7 +497,7 @@ def _read_json_file(path: str) -> bytes | WorkspaceError:
         return error
 
 
-def _read_session_file(path: str) -> dict[str, Any]:
+def _read_session_file_as_database_row(path: str) -> dict[str, Any]:
     """Return the content of a session's file as a database row.
 
     Raises `WorkspaceError` or `ValueError`.
@@ -615,9 +619,9 @@ class OpencodeMessageParser:
         time = _get_record_time(message, "created")
         objects = (self._parse_json_object_or_report(data, "part") for data in stored_parts)
         parts = [part for part in objects if part is not None]
-        if "role" not in message and role in _FLAT_TYPES:
-            parts = self._make_parts_of_flat_message(message)
-            role = _FLAT_TYPES[role]
+        if "role" not in message and role in _OPENCODE_2_TYPES:
+            parts = self._make_parts_of_opencode_2_message(message)
+            role = _OPENCODE_2_TYPES[role]
         if role == "user":
             self._parse_user_message(message, parts, time)
         elif role == "assistant":
@@ -626,7 +630,7 @@ class OpencodeMessageParser:
             name = role if type(role) is str else "message"
             self.builder.add_unknown_event(name, {**message, "parts": parts}, time)
 
-    def _make_parts_of_flat_message(self, message: dict[str, Any]) -> list[dict[str, Any]]:
+    def _make_parts_of_opencode_2_message(self, message: dict[str, Any]) -> list[dict[str, Any]]:
         """Convert the content of an opencode 2 message into parts like those of older versions."""
         kind = message["type"]
         if kind == "assistant":
@@ -716,7 +720,7 @@ class OpencodeMessageParser:
             except READ_ERRORS:
                 kind = part.get("type")
                 builder.add_unreadable_record(kind if type(kind) is str else "part", part, time)
-        if (error_text := _describe_error(message.get("error"))) is not None:
+        if (error_text := _format_recorded_error(message.get("error"))) is not None:
             builder.add_event("message", f"[{error_text}]", time)
 
     def _parse_message_part(self, part: dict[str, Any], time: datetime | None) -> None:
@@ -752,7 +756,7 @@ class OpencodeMessageParser:
             return
         ended = _get_record_time(state, "end") or _get_record_time(part, "completed") or started
         if status == "error":
-            text = _describe_error(state.get("error")) or ""
+            text = _format_recorded_error(state.get("error")) or ""
         else:
             output = (
                 state["output"] if "output" in state else _join_result_texts(state.get("content"))
@@ -806,7 +810,7 @@ class OpencodeMessageParser:
             self.builder.add_token_usage(usage, model)
 
 
-_FLAT_TYPES = {
+_OPENCODE_2_TYPES = {
     "user": "user",
     "synthetic": "user",
     "system": "user",
@@ -860,7 +864,7 @@ def _format_file_part_placeholder(part: dict[str, Any]) -> str:
     return format_media_placeholder(name, get_text_or_none(part.get("mime")), size)
 
 
-def _describe_error(error: Any) -> str | None:
+def _format_recorded_error(error: Any) -> str | None:
     """Return the text of an error, or None if there is no error."""
     if type(error) is not dict:
         return get_text_or_none(error)

@@ -191,7 +191,7 @@ def make_conversation_id(prefix: str, own_id: str) -> str:
     return prefix + quote(own_id, safe="", errors="surrogateescape")
 
 
-def decode_agents_own_id(prefix: str, conversation_id: str) -> str:
+def extract_agents_own_id_from_conversation_id(prefix: str, conversation_id: str) -> str:
     """Return the id that the agent itself uses for a conversation.
 
     `prefix` is the beginning of the ids that kbtui assigns to this agent's conversations.

@@ -6,11 +6,11 @@ from kbtui.conversations.conversation_data_types import AgentCommand, Conversati
 from kbtui.conversations.formats.conversation_format import ConversationFormat
 from kbtui.conversations.formats.jp import jp_conversation_finder, jp_conversation_loader
 from kbtui.conversations.formats.jp.jp_conversation_finder import (
-    list_conversations_for_completion,
+    list_jp_conversations_for_completion,
 )
 from kbtui.references import JP_ID_PREFIX
 
-__all__ = ["JpFormat", "list_conversations_for_completion"]
+__all__ = ["JpFormat", "list_jp_conversations_for_completion"]
 
 
 class JpFormat(ConversationFormat):
@@ -23,20 +23,28 @@ class JpFormat(ConversationFormat):
 
     forks_at_turn = True
 
-    find_stored_conversations = staticmethod(jp_conversation_finder.find_stored_conversations)
-    list_data_directories = staticmethod(jp_conversation_finder.list_conversation_directories)
-    count_trashed_conversations = staticmethod(jp_conversation_finder.count_trashed_conversations)
-    add_last_event_time = staticmethod(jp_conversation_loader.add_last_event_time)
-    add_event_count = staticmethod(jp_conversation_loader.add_event_count)
-    load_conversation = staticmethod(jp_conversation_loader.load_conversation)
-    load_conversation_beginning = staticmethod(jp_conversation_loader.load_conversation_beginning)
-    should_load_conversation_in_segments = staticmethod(
-        jp_conversation_loader.should_load_conversation_in_segments
+    find_stored_conversations = staticmethod(jp_conversation_finder.find_stored_jp_conversations)
+    list_data_directories = staticmethod(jp_conversation_finder.list_jp_conversation_directories)
+    count_trashed_conversations = staticmethod(
+        jp_conversation_finder.count_trashed_jp_conversations
     )
-    load_conversation_segment = staticmethod(jp_conversation_loader.load_conversation_segment)
-    decode_turns = staticmethod(jp_conversation_loader.decode_turns)
+    add_last_event_time = staticmethod(
+        jp_conversation_loader.add_last_event_time_of_jp_conversation
+    )
+    add_event_count = staticmethod(jp_conversation_loader.add_event_count_of_jp_conversation)
+    load_conversation = staticmethod(jp_conversation_loader.load_jp_conversation)
+    load_conversation_beginning = staticmethod(
+        jp_conversation_loader.load_jp_conversation_beginning
+    )
+    should_load_conversation_in_segments = staticmethod(
+        jp_conversation_loader.should_load_jp_conversation_in_segments
+    )
+    load_conversation_segment = staticmethod(jp_conversation_loader.load_jp_conversation_segment)
+    load_turns_for_searching = staticmethod(
+        jp_conversation_loader.load_turns_of_jp_conversation_for_searching
+    )
     read_conversation_tools_and_models = staticmethod(
-        jp_conversation_loader.read_conversation_tools_and_models
+        jp_conversation_loader.read_tools_and_models_of_jp_conversation
     )
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:

@@ -212,20 +212,22 @@ class JpContentDecoder:
         Raises `RecursionError` if the resource is nested too deeply.
         """
         if type(resource) is str:
-            return ContentBlock("resource", name=resource, state=_get_external_uri_state(resource))
+            return ContentBlock(
+                "resource", name=resource, state=_get_content_state_of_uri(resource)
+            )
         if type(resource) is not dict:
             return ContentBlock("resource", format_readable_json(resource))
         block = ContentBlock(
             "resource",
-            name=_find_first_text(resource, _NAME_KEYS),
+            name=_get_first_string_value(resource, _NAME_KEYS),
             title=get_text_or_none(resource.get("title")),
-            media_type=_find_first_text(resource, _MEDIA_TYPE_KEYS),
+            media_type=_get_first_string_value(resource, _MEDIA_TYPE_KEYS),
         )
         known = _DESCRIPTION_KEYS
         if self._add_content_to_block(block, resource):
             known |= _CONTENT_KEYS
         else:
-            block.state = _get_external_uri_state(block.name)
+            block.state = _get_content_state_of_uri(block.name)
         said = get_text_or_none(resource.get("description"))
         rest = {key: value for key, value in resource.items() if key not in known}
         more = format_readable_json(decode_base64_strings(rest)) if rest else None
@@ -235,18 +237,18 @@ class JpContentDecoder:
     def _decode_content_block(self, block: dict[str, Any]) -> ContentBlock:
         kind = block.get("type", "text")
         if "$blob" in block:
-            result = ContentBlock(kind, media_type=_find_first_text(block, _MEDIA_TYPE_KEYS))
+            result = ContentBlock(kind, media_type=_get_first_string_value(block, _MEDIA_TYPE_KEYS))
             self._add_blob_to_block(result, block)
             return result
         if kind in ("resource", "resource_link"):
             return self.decode_resource(block.get("resource", block))
         if kind == "question" and type(question := block.get("question")) is dict:
-            return _decode_question(question)
+            return _make_question_block(question)
         if kind in _CONTENT_KINDS:
             result = ContentBlock(
                 kind,
-                name=_find_first_text(block, _NAME_KEYS),
-                media_type=_find_first_text(block, _MEDIA_TYPE_KEYS),
+                name=_get_first_string_value(block, _NAME_KEYS),
+                media_type=_get_first_string_value(block, _MEDIA_TYPE_KEYS),
             )
             if self._add_content_to_block(result, block):
                 return result
@@ -287,7 +289,7 @@ class JpContentDecoder:
         name = reference["$blob"]
         if "encryption" in reference:
             block.state = "encrypted"
-            block.recipients = _list_encryption_recipients(reference["encryption"])
+            block.recipients = _list_blob_encryption_recipients(reference["encryption"])
             return
         try:
             self._add_bytes_to_block(block, self._blobs.read_blob(name))
@@ -334,7 +336,7 @@ _BLOB_PROBLEMS: dict[ContentState, str] = {
 }
 
 
-def _decode_question(question: dict[str, Any]) -> ContentBlock:
+def _make_question_block(question: dict[str, Any]) -> ContentBlock:
     """Return a question as a block.
 
     The block's text is the question, followed by the possible answers and the default answer.
@@ -348,13 +350,13 @@ def _decode_question(question: dict[str, Any]) -> ContentBlock:
     return ContentBlock("question", "\n".join(lines), name=get_text_or_none(question.get("id")))
 
 
-def _list_encryption_recipients(encryption: Any) -> tuple[str, ...]:
+def _list_blob_encryption_recipients(encryption: Any) -> tuple[str, ...]:
     recipients = encryption.get("recipients") if type(encryption) is dict else None
     found = recipients if type(recipients) is list else []
     return tuple(recipient for recipient in found if type(recipient) is str)
 
 
-def _get_external_uri_state(uri: str | None) -> ContentState | None:
+def _get_content_state_of_uri(uri: str | None) -> ContentState | None:
     """Return `elsewhere` if the URI names a file that JP has copied, otherwise None.
 
     JP's draft D56 describes such URIs.
@@ -362,5 +364,5 @@ def _get_external_uri_state(uri: str | None) -> ContentState | None:
     return "elsewhere" if uri and uri.startswith("external:") else None
 
 
-def _find_first_text(values: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+def _get_first_string_value(values: dict[str, Any], keys: tuple[str, ...]) -> str | None:
     return next((values[key] for key in keys if type(values.get(key)) is str), None)

@@ -189,7 +189,7 @@ class JpConversationCopies:
             signature=self.signature,
             problem="; ".join(problems) or None,
             # JP derives a directory's place from this field, not the other way round.
-            parent=_parse_parent_id(metadata.get("parent_id")) or events.parent,
+            parent=_parse_parent_conversation_id(metadata.get("parent_id")) or events.parent,
             blob_directories=self._list_blob_directories(events),
         )
 
@@ -244,7 +244,7 @@ def _select_string_labels(value: Any) -> dict[str, str]:
     return {key: text for key, text in value.items() if isinstance(text, str)}
 
 
-def _parse_parent_id(value: Any) -> str | None:
+def _parse_parent_conversation_id(value: Any) -> str | None:
     """Return the id of the parent conversation, or None if the metadata has no valid id."""
     try:
         return parse_conversation_id(str(value)) if isinstance(value, str | int) else None
@@ -252,7 +252,7 @@ def _parse_parent_id(value: Any) -> str | None:
         return None
 
 
-def find_stored_conversations(
+def find_stored_jp_conversations(
     workspace: Workspace, only: str | None = None
 ) -> tuple[list[JpConversationCopies], list[SkippedConversationPath]]:
     """Find the conversations of a workspace, and the directories that are not conversations.
@@ -307,12 +307,12 @@ def _find_blob_directories(workspace: Workspace) -> Iterator[tuple[bool, str]]:
             yield is_local, path
 
 
-def list_conversation_directories(workspace: Workspace) -> list[Path]:
+def list_jp_conversation_directories(workspace: Workspace) -> list[Path]:
     """Return JP's directories of conversations in the workspace and in the user-local directory."""
     return [Path(root) for root, _ in _iterate_conversation_roots(workspace)]
 
 
-def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
+def count_trashed_jp_conversations(workspace: Workspace) -> dict[str, int]:
     """Map each trash directory of JP to its number of damaged conversations.
 
     Empty trash directories are left out.
@@ -450,7 +450,7 @@ def stat_conversation_directory(
     return copy
 
 
-def list_conversations_for_completion(path: str | None) -> dict[int, str]:
+def list_jp_conversations_for_completion(path: str | None) -> dict[int, str]:
     """Return the live conversations of the workspace that contains `path`.
 
     If `path` is None, this is the workspace of the current directory. The result maps each id,

@@ -20,7 +20,7 @@ from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.conversation_format import (
     BEGINNING_BYTES,
     MIN_BYTES_FOR_SEGMENTS,
-    DecodedTurns,
+    TurnsForSearching,
 )
 from kbtui.conversations.formats.damage_tolerant_file_reader import (
     ARRAY_START,
@@ -55,7 +55,7 @@ _RESPONSE_TYPES = frozenset(kind.name for kind in EVENT_KINDS.values() if kind.i
 _NO_CONFIG = "there is no base configuration, so JP cannot open this conversation"
 
 
-def load_conversation(info: ConversationInfo) -> Conversation:
+def load_jp_conversation(info: ConversationInfo) -> Conversation:
     """Load a conversation. Never raises; errors are in `problems` of the result.
 
     The `info` of the result contains the number of events and the time of the last event.
@@ -84,7 +84,7 @@ def _load_conversation_with_parser(info: ConversationInfo, parser: JpEventParser
     return _make_conversation(info, parser, problems)
 
 
-def load_conversation_beginning(info: ConversationInfo) -> Conversation | None:
+def load_jp_conversation_beginning(info: ConversationInfo) -> Conversation | None:
     """Load the turns in the first `BEGINNING_BYTES`, to show a long conversation before it is loaded.
 
     Returns None if the file is not larger than that, or if its beginning cannot be read separately.
@@ -103,19 +103,19 @@ def load_conversation_beginning(info: ConversationInfo) -> Conversation | None:
     return _make_conversation(info, parser, []) if parser.turns else None
 
 
-def decode_turns(info: ConversationInfo) -> DecodedTurns:
+def load_turns_of_jp_conversation_for_searching(info: ConversationInfo) -> TurnsForSearching:
     """Decode all turns for a search, without metadata and configuration. Never raises."""
     if info.events_path is None:
-        return DecodedTurns([])
+        return TurnsForSearching([])
     problems: list[str] = []
     parser = JpEventParser(blobs=JpBlobReader(info.blob_directories))
     try:
         for batch in read_event_batches(str(info.events_path), problems):
             parser.parse_elements(batch)
     except WorkspaceError as error:
-        return DecodedTurns([], problem=error.message)
+        return TurnsForSearching([], problem=error.message)
     lost = [problem for problem in problems if not isinstance(problem, HarmlessFileProblem)]
-    return DecodedTurns(parser.turns, parser.last_time, "; ".join(lost) or None)
+    return TurnsForSearching(parser.turns, parser.last_time, "; ".join(lost) or None)
 
 
 def _make_conversation(
@@ -154,7 +154,7 @@ def _apply_base_config(info: ConversationInfo, config: MergedJpConversationConfi
 # the number of events, and the time of the last one
 
 
-def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
+def add_last_event_time_of_jp_conversation(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with `last_event_at`.
 
     If the end of the file has the form that JP writes, only the end is read. Otherwise, the whole
@@ -167,11 +167,11 @@ def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
     except WorkspaceError as error:
         return info.copy_with_problem(f"{EVENTS}: {error.message}")
     if element is None:
-        return add_event_count(info)
+        return add_event_count_of_jp_conversation(info)
     return replace(info, last_event_at=parse_timestamp(element.get("timestamp")))
 
 
-def add_event_count(info: ConversationInfo) -> ConversationInfo:
+def add_event_count_of_jp_conversation(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with `events_count` and `last_event_at`. The whole file is parsed."""
     if info.events_path is None:
         return info
@@ -209,7 +209,7 @@ def _read_last_json_array_element(path: str) -> dict[str, Any] | None:
 # tools and models
 
 
-def read_conversation_tools_and_models(info: ConversationInfo) -> ConversationToolsAndModels:
+def read_tools_and_models_of_jp_conversation(info: ConversationInfo) -> ConversationToolsAndModels:
     """Return the tools, models and problems of a conversation. Never raises."""
     parser = JpEventParser(MergedJpConversationConfig(), JpBlobReader(info.blob_directories))
     conversation = _load_conversation_with_parser(info, parser)
@@ -227,12 +227,12 @@ def read_conversation_tools_and_models(info: ConversationInfo) -> ConversationTo
 # segments
 
 
-def should_load_conversation_in_segments(info: ConversationInfo) -> bool:
+def should_load_jp_conversation_in_segments(info: ConversationInfo) -> bool:
     """Return whether a conversation is large enough, and not too large, to load in segments."""
     return info.events_path is not None and MIN_BYTES_FOR_SEGMENTS <= info.size <= MAX_EVENTS_BYTES
 
 
-def load_conversation_segment(
+def load_jp_conversation_segment(
     info: ConversationInfo, resume_point: ParsingResumePoint | None, size: int
 ) -> ConversationSegment | None:
     """Load the turns after `resume_point`: about `size` bytes, but at least one turn.
@@ -245,7 +245,7 @@ def load_conversation_segment(
     * No turn begins at `resume_point` any more.
     * A tool result belongs to a call before `resume_point`.
     """
-    if info.events_path is None or not should_load_conversation_in_segments(info):
+    if info.events_path is None or not should_load_jp_conversation_in_segments(info):
         return None
     try:
         with open_regular_file(str(info.events_path)) as (file, file_size):
@@ -280,9 +280,9 @@ class _JsonElementBatch(NamedTuple):
     def find_last_turn_start(self) -> int:
         """Return the index of the last element that begins a turn, or 0 if none does."""
         last = len(self.elements) - 1
-        return next((index for index in range(last, 0, -1) if self.begins_turn(index)), 0)
+        return next((index for index in range(last, 0, -1) if self.has_turn_start_at(index)), 0)
 
-    def begins_turn(self, index: int) -> bool:
+    def has_turn_start_at(self, index: int) -> bool:
         """Return whether an element begins a turn."""
         element = self.elements[index]
         return type(element) is dict and element.get("type") == "turn_start"
@@ -337,7 +337,7 @@ def _decode_conversation_segment(
     Returns None if `span` begins within a turn, or if a tool result in `span` belongs to a call
     before `span`.
     """
-    if start and not span.begins_turn(0):
+    if start and not span.has_turn_start_at(0):
         return None
     before = start or ParsingResumePoint(1, "", 0, 0)
     waiting = set(before.waiting)
