@@ -57,7 +57,7 @@ def format_citation_state(cite: Citation) -> str:
 
 
 def explain_incomplete_given_text(cite: Citation) -> str | None:
-    """Return a remark about a text that was cut, masked or only part of the subject, else None."""
+    """Return a remark if the given text was cut, masked or only part of the subject, else None."""
     remarks = {
         "cut": "The turn was given a shortened text; the part that was cut off is not compared.",
         "masked": "Secrets in the given text were masked; each mask is shown as a difference.",
@@ -69,7 +69,7 @@ def explain_incomplete_given_text(cite: Citation) -> str | None:
 class CitedTextDifference(NamedTuple):
     """How a subject's current text differs from the text that a turn was given.
 
-    The difference is a unified diff. `remark` explains it, or is None.
+    `text` is a unified diff. `remark` explains it; None if there is nothing to explain.
     """
 
     text: str
@@ -197,7 +197,7 @@ def _format_citation_line(citation: Citation) -> str:
 
 
 def _format_cited_targets(cited: Iterable[Citation]) -> str:
-    """Return a Markdown list of cited targets. Each line names the turns that used the target."""
+    """Return a Markdown list of cited targets. Each line lists the turns that used the target."""
     by_target: dict[str, list[Citation]] = {}
     for citation in cited:
         by_target.setdefault(citation.target, []).append(citation)
@@ -310,7 +310,7 @@ def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:
 def _format_citation_date(cite: Citation) -> str:
     """Return the local time of the citing call, as text.
 
-    If that time is unknown, return the start time of a JP conversation, or "no date" for other agents.
+    If this time is unknown, return "no date" or, for a JP conversation, its start time.
     """
     time = cite.timestamp
     if time is None and cite.conversation.startswith(JP_ID_PREFIX):

@@ -148,7 +148,7 @@ class ComparableSubjectText:
 
 
 def normalize_text(text: str) -> str:
-    """Return a text for comparison: with LF line endings, and without byte order marks or surrounding white space."""
+    """Return a text with LF line endings, and without byte order marks or surrounding white space."""
     return replace_surrogates(_normalize_line_ends(text).strip())
 
 
@@ -196,7 +196,8 @@ def derive_citation_state_from_texts(
     `stored` is the text that the turn was given, as returned by `GivenSubjectText.make_hash_and_text_for_catalog`.
     """
     digest, given = stored[:DIGEST_LENGTH], stored[DIGEST_LENGTH:]
-    # A text that looks like a note may belong to the subject, and a passage may be the whole subject.
+    # What looks like a note may be part of the subject, and what looks like a part may be all of
+    # it.
     if digest in now.digests or (extent == "part" and given == now.text_without_white_space):
         return CitationStateAndReason("unchanged")
     if extent != "whole" and _contains_text_given_by_call(now.text_without_white_space, given):

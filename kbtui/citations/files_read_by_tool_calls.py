@@ -56,14 +56,14 @@ _PRINTED_LINES = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d
 NOT_A_PATH = re.compile(r"[$`*?{}\n]|^~|^-|^$|^/dev/|^&")
 """Matches a word that is not the plain path of a file.
 
-It is empty, an option, a device, the number of an open file, or a word that a shell expands.
+Such a word is empty, an option, a device, a file descriptor (`&1`), or a word that a shell expands.
 """
 _SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k|fi)?sh")
 _PUNCTUATION = ";<>|&\n()"
 
 
 class PathReadByCall(NamedTuple):
-    """A file that a tool call read, with the path from the call's arguments.
+    """The path of a file that a tool call read, as the call's arguments spell it.
 
     `path` is relative to `directory` or, if `directory` is None, to the directory in which the agent
     ran. `may_be_directory` means that the call searched the path, which may be a directory.
@@ -77,7 +77,7 @@ class PathReadByCall(NamedTuple):
 class SimpleShellCommand(NamedTuple):
     """A command of a shell script: its words, and where its output goes.
 
-    * `target` is the file that the output goes to, or `&` and the number of an open file.
+    * `target` is the file that the output goes to, or `&` followed by a file descriptor.
     * `is_appended`: whether the output is appended to the file.
     * `has_here_document`: whether the command has a here-document.
     * `is_whole`: whether the command is not inside parentheses and contains none. If it is false,
@@ -116,7 +116,7 @@ def find_path_of_file_returned_by_call(call: ConversationEvent) -> str | None:
 
 
 def find_command_that_only_prints_file(call: ConversationEvent) -> list[str] | None:
-    """Return the words of the shell command with which a call only prints one file, or None.
+    """Return the words of a call's shell command if the command only prints one file, else None.
 
     `cd` commands do not count.
     """
@@ -205,10 +205,10 @@ def _iterate_printing_commands(arguments: dict[str, Any]) -> Iterator[SimpleShel
 
 
 def _list_path_arguments(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
-    """Return the texts in the first argument that has one of the names `keys`.
+    """Return the paths in the first argument whose name is in `keys`.
 
-    The argument is a text or a list of texts. In a list, patterns and options are left out, because
-    they are not paths.
+    The argument is a string or a list of strings. Patterns and options in a list are left out,
+    because they are not paths.
     """
     value = next((arguments[key] for key in keys if key in arguments), None)
     if isinstance(value, list):
@@ -346,7 +346,10 @@ def _extract_fenced_text(text: str) -> FileTextInToolResult | None:
 
 
 def _extract_numbered_lines(text: str) -> FileTextInToolResult | None:
-    """Return consecutively numbered lines without their numbers, or None. Lines after them are left out."""
+    """Return consecutively numbered lines without their numbers; None if the lines are not numbered.
+
+    Lines after the numbered ones are left out.
+    """
     rows = text.rstrip("\n").split("\n")
     for form in _NUMBERED_LINES:
         lines = list(map(form.fullmatch, rows))

@@ -127,8 +127,8 @@ def _find_lines_with_new_text(
     """Return the lines of `state` that contain an edit's new text; None if there are no such lines.
 
     If the text occurs several times, the place nearest to the edit's line is chosen. If the edit
-    has no line number, the first place with a line in `missing` is chosen. `missing` are the lines
-    whose edit is still unknown.
+    has no line number, the first place with a line in `missing` is chosen. `missing` contains the
+    lines whose edit is still unknown.
     """
     new = edit.new.replace("\r\n", "\n")
     if not new.strip():

@@ -116,7 +116,7 @@ def prepare_shared_conversation(
     *,
     masks_secrets: bool = True,
 ) -> SharedConversationParts:
-    """Prepare `turns` of a conversation for other people, with only the events of `kinds`.
+    """Prepare `turns` of a conversation for sharing, with only the events whose kind is in `kinds`.
 
     Citations contain texts from the results of tool calls only if `kinds` includes results. If
     `masks_secrets` is true, a secret that kbtui recognizes anywhere in the conversation is masked
@@ -221,7 +221,7 @@ class _ConversationMasker:
 
 
 def _get_maskable_event_values(event: ConversationEvent) -> dict[str, Any]:
-    """Return the attributes of an event that can contain texts."""
+    """Return the attributes of an event that can contain secrets."""
     return {
         "text": event.text,
         "name": event.name,
@@ -392,8 +392,9 @@ _SUMMARY_WIDTH = 100
 def format_conversation_html(shared: SharedConversationParts) -> str:
     """Return a shared conversation as one HTML document.
 
-    Tool calls, reasoning and the texts of citations are folded. An image or link in a message becomes a text with
-    its address. The document's content security policy prevents browsers from loading anything.
+    Tool calls, reasoning and the texts of citations are folded. Images and links in messages become
+    plain text with their addresses. The document's content security policy prevents browsers from
+    loading anything.
     """
     digest = b64encode(sha256(_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"

@@ -170,7 +170,7 @@ class CitationTargetLookup:
         return next((topic for topic in titled if topic.enable), titled[0] if titled else None)
 
     def expand_conversation_id(self, id: str) -> str:  # noqa: A002
-        """Return the full id of the conversation with this full or shortened id."""
+        """Return the full id for a shortened conversation id; `id` itself if not exactly one id matches."""
         if id in self.titles or id.startswith(JP_ID_PREFIX):
             return id
         found = find_ids_with_prefix(self.titles, id)
@@ -337,7 +337,7 @@ def list_subjects_given_by_event(
 def _make_given_text_key(target: _CitationTargetFields) -> str:
     """Return a key that two citations share if their calls returned the same text of a subject.
 
-    Returns "" if the text does not matter.
+    Returns "" for a passage, and for a target whose text is unknown.
     """
     if target.given is None or target.chunk is not None:
         return ""
@@ -370,7 +370,7 @@ def _find_targets_of_event(
     if family := parse_kbtui_tool_name(event.name):
         yield from _find_targets_cited_by_kbtui_tool(family, event, targets)
     elif match := _TOOL_OF_ANY_SERVER.fullmatch(event.name):
-        # The tool may belong to another server, whose results name nothing that exists here.
+        # The tool may belong to another server, whose results refer to nothing that exists here.
         found = _find_targets_cited_by_kbtui_tool(match["tool"], event, targets)
         yield from (target for target in found if not target.gone)
 
@@ -485,9 +485,10 @@ def _find_learned_texts(
 
 
 def _split_tagged_subjects(result: str) -> dict[str, str]:
-    """Map the name in each `<subject>` tag to the text from this tag to its end tag."""
+    """Map the name in each `<subject>` tag to the text between this tag and its end tag."""
     result = result.replace("\r\n", "\n")
-    # Ignore tags inside the text of a subject: a real tag follows the end of another subject.
+    # Ignore tags inside the text of a subject: a real tag is at the beginning, or follows the end
+    # of another subject.
     first = len(result) - len(result.lstrip())
     tags = [
         tag
@@ -506,7 +507,7 @@ def _split_tagged_subjects(result: str) -> dict[str, str]:
 def _find_targets_in_search_answer(
     result: str, targets: CitationTargetLookup
 ) -> Iterator[_CitationTargetFields]:
-    """Yield the hits in an answer of `knowledge_search`. Each hit begins with a citation header."""
+    """Yield the targets of the hits in an answer of `knowledge_search`. Each hit begins with a header."""
     headers = list(SEARCH_RESULT_HEADER.finditer(result))
     for number, header in enumerate(headers):
         entry, chunk, score, title = header.groups()

@@ -60,10 +60,9 @@ FileActionKind = Literal["read", "changed", "created", "moved", "deleted"]
 class FileEdit(NamedTuple):
     """A replacement of text in a file, as a tool call describes it.
 
-    The texts need not be whole lines.
-
-    `old` is None if the call does not say which text was replaced. `line` is the number of the
-    edit's first line in the new file, counted from 1; None if it is unknown.
+    `old` and `new` need not be whole lines. `old` is None if the call does not say which text was
+    replaced. `line` is the number of the edit's first line in the new file, counted from 1; None if
+    it is unknown.
     """
 
     old: str | None
@@ -103,8 +102,8 @@ def list_substring_offsets(text: str, part: str) -> list[int]:
 class TurnFileAction(NamedTuple):
     """What one event did to one file: read, change, create, move or delete it.
 
-    - `path` is the shortened path, as `shorten_path` of `list_file_actions` returns it. After a move, it is
-      the new path, and `old_path` is the earlier path.
+    - `path` is the path that the function `shorten_path`, an argument of `list_file_actions`,
+      returns. After a move, it is the new path, and `old_path` is the earlier path.
     - `call` is the number of the tool call in its turn. It is None for agents that change files
       without calls. `event` is the index of the event in the conversation's file.
     - `edits` are the changes in order; empty if the call does not contain them.
@@ -175,7 +174,7 @@ class TurnActionsAndCommands(NamedTuple):
         return list(dict.fromkeys(one.path for one in self.files if one.kind == kind))
 
     def group_changes_by_path(self) -> dict[str, list[TurnFileAction]]:
-        """Map each file path to the actions that changed the file. Reading does not count."""
+        """Map each file path to the actions that changed the file. Reads do not count."""
         by_path: dict[str, list[TurnFileAction]] = {}
         for one in self.files:
             if one.kind != "read":
@@ -217,7 +216,7 @@ CHANGE_ARGUMENTS = frozenset(
         "cmd",
     )
 )
-"""The names of arguments whose content is also part of the call's changes."""
+"""The names of arguments that contain what the call changes."""
 _NOTHING_CHANGED = re.compile(
     r"0/\d+ patterns applied|(?:The )?[Tt]ool (?:execution |call )?(?:was )?(?:skipped|rejected)"
 )
@@ -264,7 +263,7 @@ def list_file_actions(
     known_texts: dict[str, str | None] | None = None,
     find_earlier_text: FindEarlierText | None = None,
 ) -> Iterator[tuple[Turn, TurnFileAction]]:
-    """Yield the actions of turns on files, in order; each comes with the turn that performed it.
+    """Yield the file actions of turns in order, each with the turn that performed it.
 
     `known_texts` maps the path of each existing file to its text, or to None if the text is
     unknown. Each action updates `known_texts`. For a file whose text does not follow from earlier
@@ -372,7 +371,7 @@ def _join_and_shorten_path(
 
 
 def extract_command_of_call(call: ConversationEvent) -> str | None:
-    """Return the command that a tool call ran, as one text; None if the call ran no command."""
+    """Return the command that a tool call ran, as one string; None if the call ran no command."""
     name, arguments = call.name or "", call.arguments or {}
     if name in SHELL_TOOLS:
         script = get_shell_script(arguments)
@@ -620,7 +619,7 @@ def _get_directory_argument(arguments: dict[str, Any]) -> str | None:
 
 
 def _follow_leading_cd(arguments: dict[str, Any], script: str) -> tuple[str | None, str]:
-    """Return the directory of a script after its first `cd` commands, and the rest of the script."""
+    """Return the directory to which a script's leading `cd` commands change, and the rest of the script."""
     directory = _get_directory_argument(arguments)
     while (change := _LEADING_CD.match(script)) is not None:
         directory = posixpath.join(directory or "", change["path"].strip("'\""))
@@ -714,9 +713,10 @@ def _iterate_applied_aider_edits(text: str, applied: dict[str, bool]) -> Iterato
 def _find_path_before_edit_block(
     before: str, applied: dict[str, bool], previous: str | None
 ) -> str | None:
-    """Return the file that the text before a block names, or `previous` if the text names no file.
+    """Return the file named in the text before a block, or `previous` if the text names no file.
 
-    `previous` is the file of the preceding block. The result is None if the named file was not edited.
+    `previous` is the file of the preceding block. The result is None if aider did not edit the
+    named file.
     """
     for line in reversed(before.split("\n")[-4:]):
         name = line.strip().strip("*`#: ")

@@ -1,4 +1,4 @@
-"""Finds and runs the commands with which agents continue, copy or attach a conversation."""
+"""Finds and runs the agents' commands that continue, copy or attach a conversation."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ CommandPurpose = Literal["resume", "fork", "attach"]
 
 * `resume`: continue a conversation.
 * `fork`: continue a copy of a conversation.
-* `attach`: begin a new conversation with turns of the old one as an attachment.
+* `attach`: start a new conversation to which turns of the old one are attached.
 """
-# An id that begins with `-` would be read as an option. Agents' own ids contain only these characters;
-# a file with another name is not a session.
+# An id that begins with `-` would be read as an option. Agents' own ids contain only these
+# characters. A file whose name contains others is not a session.
 _SAFE_ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.:-]*")
 
 
@@ -61,9 +61,9 @@ def list_agent_commands_for_conversation(
 ) -> list[AgentCommandForConversation]:
     """Return the commands that continue, copy or attach a conversation, in this order.
 
-    `turn` is the last turn of a copy, or the turn that is attached; None means the whole
-    conversation. The list is empty if only kbtui's archive still has the conversation. Commands
-    that are not safe are left out, because an agent's files can contain anything.
+    `turn` is the last turn to copy, or the turn to attach; None means the whole conversation. The
+    list is empty if the conversation exists only in kbtui's archive. Unsafe commands are left out,
+    because an agent's files can contain anything.
     """
     commands = (_make_agent_command(workspace, info, turn, purpose) for purpose in _PURPOSES)
     return [
@@ -76,7 +76,7 @@ def list_agent_commands_for_conversation(
 def _make_agent_command(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
 ) -> AgentCommandForConversation | None:
-    """Return the agent's command for a purpose, or None. The command's safety is not checked."""
+    """Return the agent's command for a purpose, safe or not; None if there is no such command."""
     if info.kept_from is not None:
         return None
     conversation_format = get_conversation_format(info)

@@ -1,4 +1,4 @@
-"""Data classes of conversations: metadata, turns, events, compactions and segments.
+"""Data classes for conversations: metadata, turns, events, compactions and segments.
 
 Also defines the JSON form of an event.
 """
@@ -62,9 +62,9 @@ Presence = Literal["projected", "user_local", "external"]
 TIME_SORTS = ("activity", "created", "updated")
 """The times by which conversations can be sorted; see `ConversationInfo.get_sort_time`."""
 MAX_NAMED_PROBLEMS = 10
-"""`Conversation.describe_problems` names at most this many event problems, and counts the others."""
+"""The maximum number of event problems that `Conversation.describe_problems` lists. It counts the others."""
 MAX_NAMED_KINDS = 5
-"""`Conversation.describe_unknown_events` names at most this many unknown kinds, and counts the others."""
+"""The maximum number of unknown kinds that `Conversation.describe_unknown_events` lists. It counts the others."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class ConversationInfo:
     """A conversation's metadata, the number of its events, and the time of the last event.
 
     * `id` has the prefix of its format (`jp-c17457886043`). `agent` is the agent's name.
-    * `events_count` is the number of elements in the file, as in `jp c ls`; it is None before they
-      are counted. `size` is in bytes. All times have the time zone UTC.
+    * `events_count` is the number of elements in the file, as in `jp c ls`; it is None until they
+      are counted. `size` is in bytes. All times are in UTC.
     * `problem` says why the conversation, or a part of it, cannot be read.
     * `signature` changes whenever one of the conversation's files changes.
     * `parent` is the id of the conversation that this one belongs to.
@@ -81,8 +81,7 @@ class ConversationInfo:
       worktree that contains this directory; None if the directory is in the workspace itself.
     * `kept_from` is set only if the conversation is read from the archive. It is the path of the
       agent's original file.
-    * `blob_directories` are the directories with content that is not in the conversation's own
-      file.
+    * `blob_directories` are the directories that store content outside the conversation's own file.
     """
 
     id: str
@@ -113,11 +112,11 @@ class ConversationInfo:
 
     @property
     def last_activity_at(self) -> datetime:
-        """The time of the last event, or the creation time if that is unknown."""
+        """The time of the last event or, if that time is unknown, the creation time."""
         return self.last_event_at or self.created_at
 
     def get_sort_time(self, sort: str) -> datetime:
-        """Return the time by which the conversation is sorted in the order `sort`.
+        """Return the time that the sort order `sort` uses.
 
         `sort` is one of `TIME_SORTS`.
         """
@@ -126,7 +125,7 @@ class ConversationInfo:
         return self.last_activity_at if sort == "activity" else self.created_at
 
     def make_time_sort_key(self, sort: str = "activity") -> tuple[datetime, datetime, str]:
-        """Return a key for sorting by the order `sort`. A later time has a greater key."""
+        """Return a sort key for the order `sort`. Later times have greater keys."""
         return self.get_sort_time(sort), self.created_at, self.id
 
     @property
@@ -145,7 +144,7 @@ class ConversationInfo:
         return self.id.removeprefix("x-").partition("-")[0]
 
     def has_label(self, wanted: str) -> bool:
-        """Return whether the conversation has a label `KEY`, or the label `KEY=VALUE`."""
+        """Return whether the conversation has the label `wanted`: a key with any value, or `KEY=VALUE`."""
         key, sign, value = wanted.partition("=")
         return key in self.labels and (not sign or self.labels[key] == value)
 
@@ -171,13 +170,13 @@ ContentState = Literal["elsewhere", "missing", "damaged", "too-large", "encrypte
 
 @dataclass(slots=True)
 class ContentBlock:
-    """One part of an event's content: a text, a resource such as a file, an image or a question.
+    """One part of an event's content: text, a resource such as a file, an image or a question.
 
     - `kind` is the type of the block: `text`, `resource`, `image`, `question` or another type.
     - `text` is the content. It is "" if the content is not text, or if `state` is not None.
-    - `name` is a path or URI. `title` is a name for people. `media_type` is a MIME type such as
+    - `name` is a path or URI. `title` is a human-readable name. `media_type` is a MIME type such as
       `text/x-rust`.
-    - `size` is the size of the content in bytes; None if the file does not contain the size.
+    - `size` is the size of the content in bytes; None if the file does not state it.
     - `state` says why the content cannot be read; None if it can be read.
     - `recipients` are the people who can decrypt the content.
     """
@@ -193,19 +192,19 @@ class ContentBlock:
 
     @property
     def is_plain_text(self) -> bool:
-        """Whether the block is a text that can be read."""
+        """Whether the block is readable text."""
         return self.kind == "text" and self.state is None
 
 
 def describe_content_block(block: ContentBlock) -> str:
-    """Return the name, type, size and state of a block, such as `image/png, 400 bytes`."""
+    """Describe a block by its title, name, type, size and state, for example `image/png, 400 bytes`."""
     size = format_counted_noun(block.size, "byte") if block.size is not None else None
     parts = [block.title, block.name, block.media_type, size, _describe_content_block_state(block)]
     return ", ".join(part for part in parts if part)
 
 
 def format_content_block_heading(block: ContentBlock) -> str:
-    """Return the line that describes a block in a text, such as `[image: image/png, 400 bytes]`."""
+    """Return the heading line of a block, such as `[image: image/png, 400 bytes]`."""
     details = describe_content_block(block)
     return f"[{block.kind}: {details}]" if details else f"[{block.kind}]"
 
@@ -226,7 +225,7 @@ CONTENT_STATE_LABELS: dict[ContentState, str] = {
 
 
 def format_content_blocks(blocks: Iterable[ContentBlock]) -> str:
-    """Return blocks as text: for each block, a line that describes it, followed by its text."""
+    """Return blocks as text. Each block except plain text begins with a heading line."""
     lines = []
     for block in blocks:
         if not block.is_plain_text:
@@ -249,8 +248,8 @@ class ConversationEvent:
       `author` of an answer is the assistant that gave the answer.
     * An event of an unknown kind has its type in `name`, and the whole event as JSON in `text`.
     * `index` is the 0-based position of the event's first element in the file.
-    * In a tool call or question, `result` is the event that answers it. In the answer, `request` is
-      the call or question.
+    * For a tool call or question, `result` is the event that answers it. For the answer, `request`
+      is the call or question.
     * `is_error` says whether a call failed. It is None for events that are not results of calls.
     * `outcome` is the agent's one-line summary of a result, such as `Received 268KB (200 OK)`.
     * `data` is the JSON value of a structured response, or of an answer to a question.
@@ -290,7 +289,7 @@ class ConversationEvent:
 
 
 def format_values_as_lines(values: dict[str, Any]) -> str:
-    """Format named values as text, each on a new line."""
+    """Format named values as text, each on its own line."""
     lines = (f"{key}: {format_json_value_on_one_line(value)}" for key, value in values.items())
     return "\n".join(lines)
 
@@ -311,7 +310,10 @@ def format_event_text(
 
 
 def get_subagent_of_result(event: ConversationEvent, conversation: str) -> str | None:
-    """Return the id of the subagent that produced a result in `conversation`, or None."""
+    """Return the id of the subagent that produced the result `event`; None if none did.
+
+    `conversation` is the id of the conversation that contains the result.
+    """
     subagent = (event.metadata or {}).get("subagent")
     if event.kind != "tool_call_response" or type(subagent) is not str:
         return None
@@ -492,7 +494,8 @@ class ConversationToolsAndModels(NamedTuple):
     * `models` are the models that answered. If no model has answered yet, `models` contains the
       configured model.
     * `turns` is the number of turns that are not rewound.
-    * `problem` names the problems of the conversation, as `Conversation.describe_problems` does.
+    * `problem` describes the conversation's problems, as `Conversation.describe_problems` returns
+      them.
     """
 
     tools: frozenset[str] = frozenset()
@@ -523,7 +526,7 @@ class ParsingResumePoint(NamedTuple):
     problem: str | None = None
     waiting: tuple[str, ...] = ()
     state: Mapping[str, object] | None = None
-    """Further values, as JSON, that the format needs to resume reading at this position."""
+    """More values, as JSON, that the format needs to resume reading at this position."""
     open_turn: Mapping[str, Any] | None = None
     """The state of the turn as JSON if the position is within a turn, else None."""
 
@@ -580,7 +583,7 @@ def make_event_json(event: ConversationEvent, conversation: str) -> Conversation
 
 
 def _make_block_json(block: ContentBlock) -> dict[str, Any]:
-    """Return a block of an event's content as JSON. Its text is in the event's key `content`."""
+    """Return a block of an event's content as JSON, without its text: the event's key `content` contains it."""
     shape = {
         "kind": block.kind,
         "name": block.name,

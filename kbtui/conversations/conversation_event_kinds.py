@@ -31,9 +31,9 @@ class ConversationEventKindDefinition(NamedTuple):
     label: str
     """The heading of events of this kind."""
     scope_group: str | None = None
-    """A value of grep's `--scope` that selects this kind together with others, such as `chat`, or None."""
+    """The group that selects this kind and others in grep's `--scope`, such as `chat`; None if there is none."""
     role_group: str | None = None
-    """A value of `role:` in searches that selects this kind together with others, such as `tool`, or None."""
+    """The group that selects this kind and others in the filter `role:`, such as `tool`; None if there is none."""
     is_indexed: bool = True
     """Whether searches find events of this kind."""
     is_embedded: bool = True
@@ -100,7 +100,7 @@ def map_names_to_search_roles() -> dict[str, tuple[str, ...]]:
 
 
 def map_include_groups_to_event_kinds() -> dict[str, tuple[str, ...]]:
-    """Map each group that the tool argument `include` accepts to the group's kinds of events."""
+    """Map each group that the tool argument `include` accepts to the kinds of events in the group."""
     return _collect_values_by_group((kind.include, kind.name) for kind in EVENT_KINDS.values())
 
 

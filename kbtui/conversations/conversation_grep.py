@@ -1,4 +1,4 @@
-"""Searches the events of conversations line by line, for a literal text or a regular expression."""
+"""Searches the events of conversations line by line, for a literal string or a regular expression."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def make_grep_pattern(
     is_regex: bool = False,
     deadline: float | None = None,
 ) -> GrepPattern:
-    """Return a literal pattern or a regular expression.
+    """Return a regular expression if `is_regex` is true, else a literal pattern.
 
     `deadline` applies only to a regular expression; `RegexGrepPattern` explains it. Raises
     `UsageError` if the pattern is invalid.
@@ -110,11 +110,11 @@ class LiteralGrepPattern:
 
 
 _NEEDS_SINGLE_LINES = r"\\[AzQE]|\(\?[a-zA-Z]*-?[a-zA-Z]*m"
-"""Matches regular expressions whose meaning in a whole text can differ from their meaning in a single line."""
+"""Matches regular expressions that can match differently in a whole text than in a single line."""
 
 
 PIECE_BYTES = 16 * 1024
-"""A text is searched for a regular expression in pieces of about this size, each made of whole lines."""
+"""The approximate size of the pieces, in whole lines, in which a text is searched for a regular expression."""
 
 
 class RegexGrepPattern:
@@ -264,7 +264,7 @@ def cut_line_around_match(line: str, match: int | None = None, length: int = LIN
     """
     if len(line) <= length:
         return line
-    # Show a third of the line before the match, because the text after it says more.
+    # Show a third of the text before the match, because the text after the match says more.
     start = max(0, min((match or 0) - length // 3, len(line) - length))
     end = start + length
     if start > 0:
@@ -276,7 +276,7 @@ def cut_line_around_match(line: str, match: int | None = None, length: int = LIN
 
 
 def _move_offset_to_grapheme_boundary(line: str, offset: int, step: int) -> int:
-    """Move an offset to the start of a character, and return the new offset.
+    """Move an offset to a place where it separates no letter from its combining marks; return the new offset.
 
     The offset moves forwards if `step` is 1, and backwards if it is -1.
     """

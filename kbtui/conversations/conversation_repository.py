@@ -71,7 +71,7 @@ ENTRY_POINT_GROUP = "kbtui.conversation_formats"
 """The group of the entry points through which other packages add subclasses of `ConversationFormat`."""
 _OTHER_PREFIX = re.compile("x-[a-z0-9]+-")
 AGENTS_OFF_BY_DEFAULT = frozenset({"llm"})
-"""The agents whose conversations are read only if the settings name the agent.
+"""The agents whose conversations are read only if the setting `agents` lists the agent.
 
 These agents do not record the directory in which they ran.
 """
@@ -97,7 +97,7 @@ def list_conversation_formats() -> tuple[ConversationFormat, ...]:
 
 
 def _does_any_package_offer_formats() -> bool:
-    """Return whether an installed package names the group of entry points for formats.
+    """Return whether an installed package declares entry points for conversation formats.
 
     Most users have no such package, and importing `importlib.metadata` takes longer than this search.
     """
@@ -109,7 +109,7 @@ def _does_any_package_offer_formats() -> bool:
         except OSError:
             continue
         for name in names:
-            # The directory of metadata is called `*.dist-info`, `*.egg-info` or `EGG-INFO`.
+            # A metadata directory is called `*.dist-info`, `*.egg-info` or `EGG-INFO`.
             if name.lower().endswith("-info"):
                 with suppress(OSError):
                     entries = (place / name / "entry_points.txt").read_bytes()
@@ -121,7 +121,7 @@ def _does_any_package_offer_formats() -> bool:
 def _check_format_of_other_package(
     found: ConversationFormat, formats: Mapping[str, ConversationFormat]
 ) -> None:
-    """Raise `TypeError` or `ValueError` if a format of another package cannot be used.
+    """Raise `TypeError` or `ValueError` if a format from another package cannot be used.
 
     The format must be valid, and must not conflict with one of `formats`.
     """
@@ -168,7 +168,7 @@ def list_conversations(
 
     * `archived`: True selects archived conversations, False selects live ones, None selects all.
     * `counts`: whether to parse all events, which sets `events_count` and `last_event_at`. Without
-      `counts`, JP's conversations are sorted by the time of their creation.
+      `counts`, JP's conversations are sorted by creation time.
     * `known`: results of an earlier call, by id. A result is used again if the conversation's files
       have not changed.
     """
@@ -250,7 +250,7 @@ def _replace_event_id_by_turn_and_call(workspace: Workspace, ref: Ref) -> Ref:
 
 
 def parse_entered_conversation_reference(workspace: Workspace, text: str) -> Ref:
-    """Parse a reference that a user typed, to a conversation, turn, tool call or event.
+    """Parse a user's reference to a conversation, turn, tool call or event.
 
     A shortened id is replaced by the whole id. The id of an event is replaced by the event's turn
     and call. Raises `UsageError` if the text is not such a reference, or if several conversations
@@ -260,11 +260,11 @@ def parse_entered_conversation_reference(workspace: Workspace, text: str) -> Ref
 
 
 def parse_entered_reference(workspace: Workspace, text: str) -> Ref:
-    """Parse a reference that a user typed. A topic can be named by its id or its title.
+    """Parse a reference that a user typed. It can contain a topic's id or the topic's title.
 
     In the result, the title of a topic is replaced by its id, and a shortened conversation id by
     the whole id. Names that match nothing stay unchanged. A `:` in the slug of an existing subject
-    belongs to the slug. If a text is both a shortened id and the name of a topic, it means the
+    belongs to the slug. A text that is both a shortened id and the name of a topic refers to the
     topic. Raises `UsageError` or `NothingFound`.
     """
     from kbtui.knowledge import load_knowledge
@@ -297,8 +297,8 @@ def list_agent_names() -> list[str]:
 def find_agent_names_with_prefixes(beginnings: Iterable[str]) -> set[str]:
     """Return the names of the agents whose name or label begins with one of `beginnings`.
 
-    Raises `UsageError` if a beginning matches no agent, and `NothingFound` if the settings exclude
-    all agents that match.
+    Raises `UsageError` if one of `beginnings` matches no agent, and `NothingFound` if the settings
+    exclude all agents that match.
     """
     found = set[str]()
     for beginning in beginnings:
@@ -320,7 +320,7 @@ def find_agent_names_with_prefixes(beginnings: Iterable[str]) -> set[str]:
 
 
 def suggest_known_agent(mistyped: str) -> str:
-    """Return a text that lists all agents and suggests one whose name is similar to `mistyped`."""
+    """Return a hint that suggests the agent whose name is similar to `mistyped`, if any, and lists all agents."""
     from difflib import get_close_matches
 
     known = list_agent_names()
@@ -378,7 +378,7 @@ def _find_similar_conversation_id(typed: str, ids: Iterable[str]) -> str | None:
 
 
 def check_turn_and_call_exist(conversation: Conversation, ref: Ref) -> None:
-    """Raise `NothingFound` if the turn or call that `ref` names is not in the conversation."""
+    """Raise `NothingFound` if the conversation does not contain the turn or call that `ref` refers to."""
     if ref.turn is None:
         return
     turn = conversation.find_turn(ref.turn)
@@ -428,7 +428,8 @@ def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[Convers
     found: dict[str, ConversationInfo] = {}
     unexplored = [info.id]
     while unexplored:
-        # Remove the list, because damaged files can name each other as parents.
+        # Remove the list, so that damaged files that name each other as parents cause no endless
+        # loop.
         for one in by_parent.pop(unexplored.pop(), []):
             found[one.id] = one.read_conversation_info()
             unexplored.append(one.id)
@@ -529,7 +530,7 @@ def _iterate_own_and_published_conversations(
                 yield stored
     prefixes = tuple(one.id_prefix for one in formats)
     for stored in PUBLISHED_FORMAT.find_stored_conversations(workspace, only)[0]:
-        # The user's own copy of a conversation counts, not the published one.
+        # The user's own copy of a conversation takes precedence over the published one.
         if stored.id not in found and stored.id.startswith(prefixes):
             yield stored
 

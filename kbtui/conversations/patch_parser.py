@@ -1,7 +1,4 @@
-"""Reads changes to files from text.
-
-The text contains unified diffs or apply-patch texts, or is a pair of an old and a new text.
-"""
+"""Parses file changes in unified diffs and apply-patch texts, and computes the changes between two texts."""
 
 from __future__ import annotations
 
@@ -38,12 +35,12 @@ class PatchHunk(NamedTuple):
 
     @property
     def old_lines(self) -> list[str]:
-        """The lines of the old file, without their marks."""
+        """The hunk's lines in the old file, without their prefixes."""
         return [line[1:] for line in self.lines if line[0] != "+"]
 
     @property
     def new_lines(self) -> list[str]:
-        """The lines of the new file, without their marks."""
+        """The hunk's lines in the new file, without their prefixes."""
         return [line[1:] for line in self.lines if line[0] != "-"]
 
 
@@ -116,7 +113,7 @@ def find_unified_diffs(text: str) -> Iterator[PatchInText]:
 
 
 def _read_hunk(text: str, header: re.Match[str]) -> tuple[PatchHunk, int]:
-    """Return the hunk that follows a header, and the position of the end of the hunk."""
+    """Return the hunk that follows a header, and the position where the hunk ends."""
     old_left = int(header[2]) if header[2] is not None else 1
     new_left = int(header[4]) if header[4] is not None else 1
     position, lines = header.end(), []

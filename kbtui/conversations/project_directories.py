@@ -121,7 +121,7 @@ def find_other_worktrees(root: str) -> list[tuple[str, str]]:
     except OSError:
         folders = []
     for folder in folders:
-        # `gitdir` has the path of the worktree's `.git` file.
+        # `gitdir` contains the path of the worktree's `.git` file.
         if link := _read_first_line(f"{folder}/gitdir"):
             tops.append(os.path.dirname(os.path.join(folder, link)))  # noqa: PERF401, PTH118, PTH120
     inside = os.path.relpath(root, top)
@@ -143,7 +143,7 @@ def remember_worktrees(workspace: Workspace) -> None:
 
 
 def format_remembered_worktrees(workspace: Workspace, added: list[list[str]]) -> bytes | None:
-    """Return what to write to the file of remembered worktrees to add the worktrees `added`.
+    """Return the content of the file of remembered worktrees after adding the worktrees `added`.
 
     The result is None if the content would not change, or if a path is not UTF-8 and therefore
     cannot be stored.
@@ -209,8 +209,8 @@ class ProjectIdentity(NamedTuple):
     one project if they have the same JP workspace id, because JP stores their conversations
     together.
 
-    All workspaces of a project have the same `key`. `name` is meant for people; several projects
-    can have the same name.
+    All workspaces of a project have the same `key`. `name` is a human-readable name, which several
+    projects can share.
     """
 
     key: str

@@ -52,9 +52,10 @@ if TYPE_CHECKING:
 _SUFFIXES = (".jsonl", ".json")
 _MAX_RECORD_BYTES = 1 << 20
 _MAX_RECORD_NAME = 200
-"""The maximum number of characters in the name of an added record.
+"""The maximum number of characters in the file name of an imported record.
 
-The name of the temporary file is longer, and file systems allow only 255 bytes.
+A record is first written to a temporary file. Its name is longer, and file systems allow only 255
+bytes.
 """
 _REMOVALS_FILE = "removed.json"
 KeepOutcome = Literal["kept", "replaced", "unchanged", "shrunk"]
@@ -108,12 +109,12 @@ class KeptSession:
         return not os.path.exists(self.original)  # noqa: PTH110
 
     def has_label(self, wanted: str) -> bool:
-        """Return whether a conversation has a label `KEY`, or the label `KEY=VALUE`."""
+        """Return whether the conversation has the label `wanted`: a key with any value, or `KEY=VALUE`."""
         key, sign, value = wanted.partition("=")
         return key in self.labels and (not sign or self.labels[key] == value)
 
     def get_stored_conversation_facts(self) -> ConversationFileFacts:
-        """Return the facts about the conversation that the record stores."""
+        """Return the record's facts about the conversation."""
         return {
             "title": self.title,
             "created_at": parse_timestamp(self.created_at)
@@ -125,7 +126,7 @@ class KeptSession:
 
 
 class DamagedArchiveFile(NamedTuple):
-    """A file of the archive that cannot be used, and the reason.
+    """A file in the archive that cannot be used, and the reason.
 
     `id` is the id of the conversation, if it is known.
     """
@@ -359,9 +360,9 @@ def plan_session_archive_merge(
     """Plan how to merge other kept sessions and removal times into the archive.
 
     `kept` and `removal_times` describe the archive; `added` and `added_removals` are merged into
-    it. A session stays in the archive if it was kept after its last removal. If there are two files
-    of a session, the larger one stays: agents append to their files, so the smaller one is
-    incomplete. If both files have the same size, the one that was kept later stays.
+    it. A session stays in the archive if it was kept after its last removal. If both sides have a
+    file of the same session, the larger one stays: agents append to their files, so the smaller one
+    is incomplete. Of two files of the same size, the one that was kept later stays.
     """
     times = dict(removal_times)
     for name, removed_at in added_removals.items():
@@ -381,7 +382,7 @@ def plan_session_archive_merge(
         best = max(alive, key=lambda one: (one.size, one.kept_at, one.file_name, one is here))
         if len(alive) == 2 and alive[0].file_name == alive[1].file_name:
             best = alive[1] if find_session_copy_damage(alive[0], verified=False) else alive[0]
-            # A directory of another machine may not exist here.
+            # A directory from another machine may not exist here.
             places = [one.working_directory for one in alive]
             existing = [one for one in places if os.path.isdir(one)]  # noqa: PTH112
             best = replace(best, working_directory=(existing or [best.working_directory])[0])
@@ -483,9 +484,9 @@ def _write_session_copy(session: KeptSession, data: bytes) -> None:
 
 
 def remove_unused_session_copies() -> None:
-    """Remove the copies that no record names.
+    """Remove the copies that no record refers to.
 
-    If a record is damaged, nothing is removed, because this record may name any copy.
+    If a record is damaged, nothing is removed, because the record may refer to any copy.
     """
     kept, damaged = list_kept_sessions()
     if damaged:
@@ -584,7 +585,8 @@ def is_untrusted_session_record_valid(session: KeptSession) -> bool:
     except (ValueError, TypeError):
         return False
     return (
-        # The other machine may have formats of other packages, so any form of id is valid.
+        # The other machine may have formats from packages that are not installed here, so any form
+        # of id is valid.
         session.id[:1].isalnum()
         and "/" not in session.id
         and all(sanitize_to_one_line(one, "strip") == one for one in names)

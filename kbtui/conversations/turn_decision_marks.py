@@ -58,12 +58,12 @@ MAX_LISTED_CHARACTERS = 200
 MAX_SHORT_CHARACTERS = 400
 """The texts of a mark are cut to this many characters in answers to assistants."""
 _MAX_KEPT_CHARACTERS = 500
-"""A mark stores this many characters of the marked text, which are shown if the text cannot be found."""
+"""A mark stores at most this many characters of its text, to show them if the text cannot be found."""
 _TIMES = ("created", "changed")
 _EMPHASIS = dict.fromkeys(map(ord, "*_`"))
 _ID_CHARACTERS = 10
 _LARGEST_NUMBER = 10**9
-"""The largest number of a turn or call that an exported mark may have."""
+"""The largest turn or call number that an exported mark may contain."""
 LATEST_TIME = 253402300799
 """The last second of the year 9999 in Unix time, the latest that `datetime` supports."""
 
@@ -73,7 +73,7 @@ class MarkedEventIdentity(NamedTuple):
 
     * `digest` is a hash of the event's content. It is "" for a mark on a passage, because any event
       that contains the passage may match.
-    * `event_id` is the event's id. Only versions of JP with RFD 097 write such ids.
+    * `event_id` is the event's id. Only versions of JP that implement RFD 097 write such ids.
     * `timestamp` is the event's time in ISO 8601.
     * `history` is a hash of the opening events of all turns up to and including the event's turn. It
       distinguishes equal events that have neither id nor time.
@@ -93,8 +93,8 @@ class Mark(NamedTuple):
     * `superseded_by` is a reference to the *target*, the text that applies instead of the marked
       text. `target_anchor` identifies the target if it is a turn or call that existed when the mark
       was set.
-    * `text` is the beginning of the marked text on one line. It is "" in marks of earlier versions
-      of kbtui.
+    * `text` is the beginning of the marked text on one line. It is "" in marks from earlier
+      versions of kbtui.
 
     Times are in Unix seconds.
     """
@@ -126,7 +126,7 @@ class Mark(NamedTuple):
     def from_json(cls, shape: Any) -> Mark:
         """Restore a mark from the result of `as_json`. Raises `ValueError` for any other value.
 
-        Marks of earlier versions of kbtui have neither `target_anchor` nor `text`.
+        Marks from earlier versions of kbtui have neither `target_anchor` nor `text`.
         """
         if not isinstance(shape, dict) or not isinstance(shape.get("anchor"), dict):
             raise ValueError("a mark must be an object with an anchor")
@@ -169,11 +169,11 @@ class Mark(NamedTuple):
 
 
 def parse_exported_mark(shape: Any) -> Mark:
-    """Parse a mark of an exported file. Anyone may have edited the file.
+    """Parse a mark from an exported file, which anyone may have edited.
 
     The mark's times are in ISO 8601, or in Unix seconds if an earlier version of kbtui wrote the
-    file. Raises `ValueError` if `Mark.from_json` rejects the mark, or if a value is not possible in
-    a mark.
+    file. Raises `ValueError` if `Mark.from_json` rejects the mark, or if one of its values is
+    invalid.
     """
     if isinstance(shape, dict):
         times = {name: _parse_exported_time(shape[name]) for name in _TIMES if name in shape}
@@ -206,7 +206,7 @@ def parse_exported_mark(shape: Any) -> Mark:
 def _parse_exported_time(value: object) -> object:
     """Convert a time in ISO 8601 to Unix seconds. Raises `ValueError`.
 
-    A value that is not a text is returned unchanged.
+    A value that is not a string is returned unchanged.
     """
     if not isinstance(value, str):
         return value
@@ -224,9 +224,9 @@ def _format_exported_time(seconds: float) -> str | None:
 
 
 def _is_reference_or_none(text: str | None, *, of_turn: bool) -> bool:
-    """Return whether `text` is a reference, or None.
+    """Return whether `text` is either a reference or None.
 
-    If `of_turn` is true, only references to turns and calls are accepted.
+    If `of_turn` is true, only references to turns and calls are accepted, and None is not.
     """
     try:
         ref = None if text is None else parse_ref(text)
@@ -378,7 +378,7 @@ def make_turn_mark(
     passage: str | None = None,
     now: float,
 ) -> Mark:
-    """Make a mark on the turn or call that `ref` names, or on a passage in it.
+    """Make a mark on the turn or call that `ref` refers to, or on a passage in it.
 
     `superseded_by` and `target_anchor` are stored only if `state` is "superseded". Raises
     `UsageError` if there is no text to mark, or if the note or the passage is too long. Raises
@@ -430,7 +430,7 @@ def make_turn_mark(
 def make_identity_of_turn_or_call(
     conversation: Conversation, target: Ref
 ) -> MarkedEventIdentity | None:
-    """Return the anchor of a turn or call, such as the target that supersedes a marked text.
+    """Return what identifies a turn or call even if its number changes.
 
     The result is None if the turn or call does not exist or has no text.
     """
@@ -465,10 +465,10 @@ def find_marked_turns_and_calls(
 def find_bookmarked_turns_and_calls(
     conversation: Conversation, anchors: Mapping[str, MarkedEventIdentity]
 ) -> dict[str, MarkedTurnOrCall]:
-    """Map the name of each anchor to the current place of its turn or call.
+    """Map the name of each anchor to the current place of the bookmarked turn or call.
 
-    Anchors whose turn or call cannot be found are left out. A name is the reference that the turn
-    or call had when its anchor was made.
+    An anchor identifies this turn or call, and its name is the reference that the turn or call had
+    when the anchor was made. Anchors whose turn or call cannot be found are left out.
     """
     wanted = [
         (name, _MarkedTextIdentity(anchor, parse_conversation_ref(name).call))
@@ -496,10 +496,7 @@ def find_places_of_superseding_turns(
 
 
 class _MarkedTextIdentity(NamedTuple):
-    """Identifies a text by its anchor and its call number.
-
-    For a mark on a passage, the passage is also part of the identity.
-    """
+    """Identifies a marked text by its event, its call number and, for a mark on a passage, the passage."""
 
     anchor: MarkedEventIdentity
     call: int | None
@@ -527,14 +524,14 @@ def _find_marked_turns_and_calls(
 def _find_marked_turn_or_call(
     turns: Sequence[Turn], text: _MarkedTextIdentity, histories: list[str]
 ) -> MarkedTurnOrCall | None:
-    """Return the place of a text.
+    """Return the turn or call that contains a marked text.
 
-    Returns None if no event has this text, or if several events could be meant.
+    Returns None if no event contains the text, or if several events could be the marked one.
     """
     anchor = text.anchor
     candidates = list(_list_possibly_marked_events(turns, text))
     if anchor.event_id is not None:
-        # The id alone decides, so that a mark stays with an event that was edited.
+        # Compare only the id, so that a mark stays with an event that was edited.
         own = [
             (turn, event)
             for turn in turns
@@ -599,7 +596,7 @@ def _find_event_to_mark(turn: Turn, call: int | None) -> ConversationEvent | Non
     """Return the event to which a mark on a turn or call is attached.
 
     A mark on a turn is attached to the turn's request. If there is no request, it is attached to
-    the turn's first event with a text or values.
+    the turn's first event with text or values.
     """
     if call is not None:
         calls = (one for one in turn.events if one.call == call and one.arguments is not None)
@@ -655,7 +652,8 @@ def _contains_passage(text: str, passage: str) -> bool:
     """Return whether a text contains a passage.
 
     White space and Markdown's characters `*`, `_` and backquote are ignored, because a passage that
-    was copied from the reader does not have them.
+    was copied from the reader does not contain Markdown's characters, and can have other line
+    breaks.
     """
     wanted = _collapse_white_space(passage.translate(_EMPHASIS)) or passage
     return wanted in _collapse_white_space(

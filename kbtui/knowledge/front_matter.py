@@ -29,7 +29,7 @@ class FrontMatterAndBody:
 
     @property
     def title(self) -> str | None:
-        """The title in the front matter or, if there is none, the first heading; None without either."""
+        """The title in the front matter or, if there is none, the first heading; None if there is neither."""
         title = self.facts.get("title")
         if isinstance(title, str) and title.strip():
             return " ".join(title.split())

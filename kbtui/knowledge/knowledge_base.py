@@ -234,7 +234,7 @@ def _find_subjects_path_problem(subjects: str | None) -> tuple[str, str | None] 
 
 
 def apply_preload_option(topics: dict[str, Topic], value: str) -> None:
-    """Pre-load the subjects that match `value`, a text `TOPIC/GLOB`. Raises `UsageError`."""
+    """Pre-load the subjects that match `value`, which has the form `TOPIC/GLOB`. Raises `UsageError`."""
     name, slash, pattern = value.partition("/")
     where = f"-k {value}"
     if not slash or not pattern:
@@ -303,7 +303,7 @@ def load_knowledge(
         apply_preload_option(topics, value)
     published = load_published_topics(workspace)
     if published is not None:
-        # The workspace's own declaration counts, even if it has a mistake.
+        # The workspace's own declaration takes precedence, even if it has a mistake.
         own = declared.values.keys()
         topics |= {name: one for name, one in published.topics.items() if name not in own}
         found.files.append(published.mirror.facts_file)
@@ -353,7 +353,7 @@ PUBLISHED_DIRECTORY = "(published library)"
 
 
 def find_superseded_config_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:
-    """Return a problem if kbtui ignores `.kbtui/NAME` because `.jp` exists, else []."""
+    """Return a list with one problem if kbtui ignores `.kbtui/NAME` because `.jp` exists, else []."""
     path = workspace.find_config_file_superseded_by_jp_directory(name)
     if path is None:
         return []
@@ -481,7 +481,7 @@ class KnowledgeBase:
     def _find_learn_topic_and_patterns(
         self, topic: str, patterns: list[str]
     ) -> tuple[Topic, list[str]]:
-        """Return the topic and the patterns that a call of `learn` means.
+        """Return the topic and the patterns that a call of `learn` asks for.
 
         If there are no patterns, `topic` can have the form `TOPIC/SLUG`; the slug then becomes the
         pattern. Raises `NothingFound`.
@@ -526,7 +526,7 @@ class KnowledgeBase:
     def copy_with_preload_or_disable_changes(
         self, marks: Iterable[PreloadOrDisableChange]
     ) -> KnowledgeBase:
-        """Return a copy to which the changes `marks` are applied.
+        """Return a copy with the changes `marks` applied.
 
         Raises `NothingFound` or `UsageError`.
         """
@@ -540,7 +540,7 @@ class KnowledgeBase:
         return self._copy_with_topics(topics)
 
     def copy_with_preload_options(self, values: Iterable[str]) -> KnowledgeBase:
-        """Return a copy to which the values of the option `-k` are applied; raises `UsageError`."""
+        """Return a copy with the values of the option `-k` applied; raises `UsageError`."""
         topics = dict(self.topics)
         for value in values:
             apply_preload_option(topics, value)

@@ -49,7 +49,7 @@ _WORD = re.compile(r"\w+")
 
 
 def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each subject whose text is nearly or exactly that of an earlier subject.
+    """Yield a problem for each subject whose text equals or nearly equals that of an earlier subject.
 
     The method is bottom-k sketching (Broder, "On the resemblance and containment of documents",
     1997).

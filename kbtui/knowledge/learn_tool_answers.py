@@ -54,7 +54,7 @@ the old wording in `_NOTES`, because stored conversations contain it.
 
 
 class LearnToolCaller(NamedTuple):
-    """What determines how `learn` answers a caller.
+    """The properties of a caller that determine how `learn` answers.
 
     * `has_prompt`: whether the caller's prompt already contains the pre-loaded subjects
     * `max_chars`: the maximum length of an answer in characters; None means no limit
@@ -101,7 +101,7 @@ class SubjectLineRange(NamedTuple):
 
 
 def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
-    """Return the enabled topic whose id or, if there is none, whose title is `name`.
+    """Return the enabled topic with the id `name` or, if there is none, with the title `name`.
 
     Raises `NothingFound` if neither exists.
     """
@@ -139,7 +139,7 @@ def suggest_similar_topics(name: str, topics: list[str]) -> str:
 
 
 def format_subject_listing(resolved: SubjectSlugsByVisibility, caller: LearnToolCaller) -> str:
-    """Return the answer of `learn` to a call without subjects."""
+    """Return the answer of `learn` to a call without `subjects`: a list of the topic's subjects."""
     topic = resolved.topic
     blocks = [f"# Topic: {topic.name}"]
     if topic.description and topic.description.strip():
@@ -251,7 +251,10 @@ def _format_subject_blocks(
 def _parse_pattern_as_slug_or_lines(
     resolved: SubjectSlugsByVisibility, pattern: str
 ) -> SubjectLineRange | None:
-    """Return the subject or lines that a pattern names exactly, or None; raises `UsageError`."""
+    """Return the subject or lines if a pattern is a slug, with or without line numbers, else None.
+
+    Raises `UsageError` if the line numbers are invalid.
+    """
     if resolved.is_enabled_slug(pattern):
         return SubjectLineRange(pattern)
     if not resolved.is_enabled_slug(pattern.rpartition(":")[0]):
@@ -317,7 +320,7 @@ def escape_quotes_as_entities(name: str) -> str:
 
 
 def shorten_argument(argument: str) -> str:
-    """Return an argument, cut to `MAX_ARGUMENT_CHARACTERS` to be quoted in a message."""
+    """Cut an argument to `MAX_ARGUMENT_CHARACTERS`, so that a message can quote it."""
     is_long = len(argument) > MAX_ARGUMENT_CHARACTERS
     return argument[:MAX_ARGUMENT_CHARACTERS] + "…" if is_long else argument
 

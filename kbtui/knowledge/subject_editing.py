@@ -373,7 +373,7 @@ def restore_trashed_file(trashed: TrashedFile) -> None:
     except OSError as error:
         message = f"the file cannot be moved back: {error.strerror}"
         raise KbtuiError(message, where=where) from error
-    # On Linux, the trash has a description of each file.
+    # On Linux, the trash contains a description of each file.
     info = trashed.trashed.parent.parent / "info" / f"{trashed.trashed.name}.trashinfo"
     with contextlib.suppress(OSError):
         info.unlink()

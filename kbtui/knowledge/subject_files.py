@@ -39,8 +39,9 @@ class TopicDirectoryScan:
     """The files found in a topic's directory.
 
     * `slugs` is sorted, and `relative_paths` maps each slug to the file's path in the directory.
-    * `shadowed` maps the path of each file that would have the same slug as another file to this slug.
-      The path is also the slug of the shadowed file.
+    * If several files would have the same slug, one of them gets it. `shadowed` contains the slugs
+      of the others, and maps them to this slug. The slug of a shadowed file is its path, with `./`
+      before it if the path is also the slug of another file.
     * `mistakes` contains a pair `(message, path)` for each file that was left out.
     * `published` contains the slugs of files that are only in the mirror of the published library.
     """
@@ -79,7 +80,7 @@ class TopicDirectoryScan:
 
 
 def split_file_extension(name: str) -> tuple[str, str]:
-    """Split a file name into stem and last extension. A dot at the start begins no extension."""
+    """Split a file name into stem and last extension. A leading dot does not begin an extension."""
     stem, dot, ending = name.rpartition(".")
     return (stem, dot + ending) if stem.strip(".") else (name, "")
 
@@ -95,7 +96,7 @@ def is_inside_directory(path: str, folder: str) -> bool:
 
 
 def scan_topic_directory(root: str, base: str) -> TopicDirectoryScan:
-    """Find the files under `base`, a real directory inside the real workspace `root`.
+    """Find the files under the directory `base` in the workspace `root`. Both are real paths.
 
     A link is followed if its target is inside the workspace, unless the target is a directory above
     the link. Raises `OSError` if `base` cannot be read.
@@ -167,7 +168,8 @@ def _strip_leading_dots(name: str) -> str:
 def find_file_name_problem(name: str) -> str | None:
     """Return the reason why a file's name cannot be used, or None.
 
-    A name must be valid Unicode, so that JSON can contain it, and must have no control characters.
+    A name must be valid Unicode, so that JSON can contain it, and must not contain control
+    characters.
     """
     categories = () if name.isprintable() else set(map(unicodedata.category, name))
     if "Cs" in categories:
@@ -221,7 +223,7 @@ def read_subject_for_assistant(subject: Subject) -> str:
 def format_file_text_for_assistant(text: str, relative: str) -> str:
     """Return a file's text, in a code fence unless the file is prose.
 
-    The extension in `relative`, the path of the file, decides whether the file is prose.
+    Whether a file is prose depends on the extension of its path, `relative`.
     """
     ending = split_file_extension(relative.rpartition("/")[2])[1][1:]
     if ending.lower() in ("", "md", "txt", "text"):
@@ -238,7 +240,7 @@ def put_text_in_code_fence(text: str, language: str) -> str:
 
 
 def add_final_newline(text: str) -> str:
-    """Return a text with a newline at its end, unless it is empty."""
+    """Add a newline to the end of a text, unless the text is empty or already ends with one."""
     return text if not text or text.endswith("\n") else text + "\n"
 
 
@@ -266,7 +268,7 @@ def format_skipped_subject_note(error: KbtuiError, slug: str) -> str:
 
 
 def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
-    """Return a subject's bytes, and the reason why they cannot be used, or None.
+    """Return a subject's bytes, and the reason why they cannot be used; None if they can.
 
     If there is such a reason, the bytes are incomplete. Raises `OSError`.
     """

@@ -111,7 +111,7 @@ def scan_topic_slugs(
     """Walk a topic's directory, and return the topic's slugs and the problems found.
 
     `root` is the workspace's real path. `mirrored` is the real path of the topic's directory in the
-    mirror of the published library, if there is one. The result includes the files of this
+    mirror of the published library, if there is one. The result includes the files in the mirror's
     directory that the workspace lacks.
     """
     scan = TopicDirectoryScan({}, [])
@@ -128,7 +128,7 @@ def scan_topic_slugs(
     if mirrored is not None:
         with suppress(OSError):
             scan.add_published_files(scan_topic_directory(mirrored, mirrored))
-        # A checkout need not contain what is published.
+        # A checkout need not contain the published files.
         problem = None if not Path(root, topic.subjects).exists() else problem
     problems = [problem] if problem else []
     for message, path in scan.mistakes:
@@ -185,7 +185,7 @@ def _find_matching_pattern(
 ) -> str | None:
     """Return the first of a topic's patterns that matches a slug; None if no pattern matches.
 
-    `field` is the key with the patterns: `learned` or `disabled`.
+    `field` is the topic's key that contains the patterns: `learned` or `disabled`.
     """
     for pattern in getattr(topic, field):
         fields: dict[str, Any] = {"learned": (), "disabled": (), field: (pattern,)}

@@ -1,4 +1,4 @@
-"""Builds the `<knowledge>` section of a system prompt, and reads JP's own prompt sections."""
+"""Builds the `<knowledge>` section of a system prompt and the definition of `learn`, and reads JP's own prompt sections."""
 
 from __future__ import annotations
 

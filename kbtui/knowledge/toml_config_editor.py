@@ -231,7 +231,7 @@ class TomlFileChange:
 def plan_toml_change_for_preload_or_disable_changes(
     knowledge: KnowledgeBase, marks: Iterable[PreloadOrDisableChange]
 ) -> TomlFileChange:
-    """Return the change to `kb.toml` that makes the changes `marks`.
+    """Return the change to `kb.toml` that applies the changes `marks`.
 
     Command-line options such as `-k` are ignored. Raises `NothingFound`, `UsageError` or
     `ConfigError` if a state cannot be set.
