@@ -51,7 +51,8 @@ _ASSIGNED = (
     r"|(?P<weak>[ \t]{0,4}(?:(?<=[ \t])\|(?=[ \t])|[-=]>|→|—|–|[ \t]-(?=[ \t]))[ \t]{0,40}"
     r"|[ \t](?:for|of|to|on|at|von|für)[ \t][^\n:=|;`\"]{1,50}?(?:[ \t]is[ \t]{1,4}|:[ \t]{1,4}))"
     rf"|(?P<blank>[ \t]{{1,4}}(?P<verb>(?:is|was|to|ist|lautet)[ \t]{{1,4}})?)){_OPEN}"
-    # Within quotes, a password can have spaces; a value with a digit can have brackets and semicolons.
+    # Within quotes, a password can contain spaces; a value with a digit can contain brackets and
+    # semicolons.
     r"(?P<value>(?(password)(?<=[\"'])(?![{<(\[$ ])(?:[^\"'\n\\]|''){1,60}[ ](?:[^\"'\n\\]|''){1,60}(?=\\{0,7}[\"'])|(?!))"
     r"|(?<=[\"'`])(?![{<(\[$])(?=[^\s\"'`\\]{0,200}\d)[^\s\"'`\\]{6,200}(?=\\{0,7}[\"'`])"
     r"|\[(?=[^\[\]]{8,4000}\])(?P<list>[^\[\]]{8,4000})"
@@ -82,9 +83,9 @@ _MIN_VALUE_CHARACTERS, _MIN_WEAK_CHARACTERS, _MIN_BLANK_CHARACTERS = 8, 8, 12
 class _SecretContextPattern(NamedTuple):
     """A kind of text that precedes secrets, such as an option or a header.
 
-    `words` are words in lower case that such a text contains. `pattern` must match at one of these
-    words. If `back` is not 0, the match may begin up to `back` characters before the word. The
-    groups `value`, `value2` and `value3` of the pattern match the secret.
+    `words` are lower-case words; each such text contains at least one of them. `pattern` must match
+    at one of these words. If `back` is not 0, the match may begin up to `back` characters before
+    the word. The groups `value`, `value2` and `value3` of the pattern match the secret.
     """
 
     what: str
@@ -346,7 +347,7 @@ _WEB_KEY = re.compile(
 )
 _MAX_WEB_KEY_CHARACTERS = 8_000
 _CONTEXT_BEGINNING = 3
-"""Contexts are looked up by this many of a word's first characters. No word is shorter."""
+"""The number of a word's first characters by which contexts are looked up. No word is shorter."""
 _CONTEXT_WORDS = sorted(
     {'"kty', *(word for context in _CONTEXTS for word in context.words)}, key=len
 )

@@ -38,9 +38,9 @@ def parse_date_or_age(
     """Parse a date, a time or an age; return it in UTC, or None if `text` is none of these.
 
     A day without a time means the midnight at the start of the day; if `to_end_of_day` is true, it
-    means the midnight at the end. If the text names no time zone, `zone` applies; None means local
-    time. An age such as `3d` is subtracted from `now`, which must have a time zone. A weekday means
-    the last such day before today.
+    means the midnight at the end. If the text contains no time zone, `zone` applies; None means
+    local time. An age such as `3d` is subtracted from `now`, which must have a time zone. A weekday
+    means the last such day before today.
     """
     now = now or datetime.now(UTC)
     text = text.strip().lower()
@@ -94,7 +94,8 @@ def parse_timestamp(text: object) -> datetime | None:
                 zoned = datetime.fromisoformat(f"{text}+00:00")
             except ValueError:  # a leap second
                 zoned = time
-            # After a date without a time, `+` separates the date from the time 00:00.
+            # If `text` is only a date, `fromisoformat` reads `+00:00` as a time, and `zoned` has no
+            # time zone.
             return zoned if zoned.tzinfo else time.replace(tzinfo=UTC)
         return time if time.tzinfo is UTC else time.astimezone(UTC)
     except (ValueError, OverflowError):
@@ -104,7 +105,7 @@ def parse_timestamp(text: object) -> datetime | None:
 def format_timestamp(time: datetime | None) -> str | None:
     """Format a time as RFC 3339 in UTC with milliseconds. Return None for None.
 
-    The texts sort in the same order as the times.
+    The results sort in the same order as the times.
     """
     if time is None:
         return None

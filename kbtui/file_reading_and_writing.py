@@ -45,12 +45,12 @@ FileState = tuple[int, int, int]
 
 
 def get_inode_size_and_mtime(status: os.stat_result) -> FileState:
-    """Return the state of a file, which is different once the file has been changed or replaced."""
+    """Return a file's inode, size and modification time. They differ once the file has been changed or replaced."""
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def read_inode_size_and_mtime(path: str | os.PathLike[str]) -> FileState | None:
-    """Return the state of a file, or None if there is no such file."""
+    """Return a file's inode, size and modification time; None if the file is missing or not accessible."""
     try:
         return get_inode_size_and_mtime(os.stat(path))  # noqa: PTH116  (thousands)
     except OSError:
@@ -58,7 +58,7 @@ def read_inode_size_and_mtime(path: str | os.PathLike[str]) -> FileState | None:
 
 
 def format_inode_size_and_mtime(state: FileState | None) -> str:
-    """Return the state of a file as text, as the catalog and the archive store it; "" for a missing file."""
+    """Format a file's state as the catalog and the archive store it; "" if `state` is None."""
     return ":".join(map(str, state or ()))
 
 

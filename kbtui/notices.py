@@ -55,7 +55,7 @@ PAUSE_TEXTS: dict[PauseReason, str] = {
 }
 """For each reason why embedding is paused, its text for users."""
 EmbeddedParts = dict[str, tuple[int, int]]
-"""For each kind of entry (in the plural), the number of passages with a vector, and the number that need one."""
+"""Maps each kind of entry (in the plural) to the number of passages with a vector, and the number that need one."""
 NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "configuration_invalid": "topics may be missing: {detail}",
     "filter_of_other_input": "{word}: this filter works only in the {inputs}; here, it was searched for as a word",
@@ -187,7 +187,7 @@ def _get_keywords_only_reason(values: NoticeValues) -> str:
 
 
 def format_notice(notice: Notice) -> str:
-    """Return the text of a notice for people."""
+    """Return the text of a notice that front ends show to people."""
     values: Any = notice.values
     match notice.code:
         case "index_behind":
@@ -260,5 +260,5 @@ def _format_index_behind_notice(values: Any) -> str:
 
 
 def format_notices(notices: Iterable[Notice]) -> str | None:
-    """Return the text of all notices for people, joined by `; `; None if there are no notices."""
+    """Join the texts of all notices with `; `. Return None if there are no notices."""
     return "; ".join(map(format_notice, notices)) or None

@@ -261,7 +261,7 @@ def remove_workspace_id_from_ref(ref: Ref, workspace: str | None) -> Ref:
     """Return a reference without its workspace id.
 
     `workspace` is the id of this workspace. Raises `OtherWorkspaceReferenceError` if the reference
-    has the id of another workspace.
+    contains the id of another workspace.
     """
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
         raise OtherWorkspaceReferenceError(
@@ -313,8 +313,8 @@ def map_references_to_short_forms(
 ) -> dict[str, str]:
     """Map each reference that has a short form to this form.
 
-    `find_ids` is called with a set of texts. It returns all conversation ids that begin with one of
-    these texts.
+    `find_ids` receives a set of prefixes, and returns all conversation ids that begin with one of
+    them.
     """
     wanted = {ref for ref in references if is_other_agents_conversation_ref(ref)}
     short = shorten_conversation_ids(find_ids(set(map(_cut_session_id_to_shortest_form, wanted))))
@@ -345,15 +345,15 @@ def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def _cut_session_id_to_shortest_form(reference: str) -> str:
-    """Return the beginning that all short forms of a session's id share."""
+    """Cut a session's id to the prefix that all of its short forms have in common."""
     prefix = get_agent_prefix_of_id(reference)
     return reference.partition("~")[0][: len(prefix) + SHORT_ID_CHARACTERS]
 
 
 def _find_unique_beginnings(names: Iterable[str]) -> dict[str, str]:
-    """Map each name to its shortest beginning that is a valid id and is unique.
+    """Map each name to its shortest prefix that is unique and a valid id.
 
-    A beginning is unique if no other name begins with it.
+    A prefix is unique if no other name begins with it.
     """
     ordered = sorted(names)
     if not ordered:

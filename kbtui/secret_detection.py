@@ -58,7 +58,7 @@ _PHRASE_SEPARATOR = re.compile(r"(?:[\s,\"']|\\{1,8}[nrt\"]|\d{1,2}[.):]){1,12}"
 _MIN_SECRET_CHARACTERS = 8
 _MAX_CACHED_CHARACTERS = 100
 _MAX_ENCODINGS = 2
-# Digits of base64, also wrapped over lines.
+# Base64 digits, which may be wrapped over several lines.
 _ENCODED_RUN = r"[\w+/-]{20,}(?:(?:\\{1,8}n|\r?\n[ \t]{0,16})[A-Za-z0-9+/]{8,})*={0,2}"
 _RUN_BREAK = re.compile(rb"\\{1,8}n|\s+")
 

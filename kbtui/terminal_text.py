@@ -236,9 +236,9 @@ def format_reference_of_outdated_subject(ref: str, state: str | None) -> str:
 def format_parent_title_suffix(
     parent_title: str | None, parent_id: str | None, policy: Policy | None = None
 ) -> str:
-    """Return the words that follow a conversation's title and name the parent conversation.
+    """Return the words that follow a conversation's title and say which conversation is its parent.
 
-    Returns "" without a parent. A parent without a title is named by its id.
+    Returns "" if there is no parent. A parent without a title is referred to by its id.
     """
     parent = parent_title or parent_id
     return f" (part of “{sanitize_to_one_line(parent, policy)}”)" if parent else ""
@@ -417,7 +417,7 @@ def shorten_paths_to_width(text: str, width: int) -> str:
 
 
 def format_readable_json(value: object) -> str:
-    """Format a JSON value for people: indented by two spaces, one member on each line."""
+    """Format a JSON value readably: indented by two spaces, with one member on each line."""
     import orjson
 
     try:
@@ -450,7 +450,7 @@ def format_json_value_on_one_line(value: object) -> str:
 KNOWLEDGE_CHANGED = "knowledge changed since"
 """The words with which front ends mark an outdated turn."""
 NO_LONGER_THERE = "no longer there"
-"""What the screen and the commands say about a cited subject that was deleted, renamed or disabled."""
+"""What the TUI and the commands say about a cited subject that was deleted, renamed or disabled."""
 LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
     "lexical": "keywords",
     "semantic": "meaning",

@@ -128,7 +128,8 @@ def _split_paragraphs(text: str) -> list[str]:
 def _find_differing_part(old: list[str], new: list[str]) -> tuple[int, int, int]:
     """Return where two lists begin to differ, and where the difference ends in each list.
 
-    The result is one index for the beginning, then the end in `old` and the end in `new`.
+    Returns the index of the first difference, then the index after the last difference in `old` and
+    in `new`.
     """
     first, end, new_end = 0, len(old), len(new)
     while first < min(end, new_end) and old[first] == new[first]:

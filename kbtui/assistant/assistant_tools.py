@@ -125,7 +125,7 @@ _MAX_CHARS = _make_integer_schema(
 
 LEARN = ToolDefinition(
     "learn",
-    # `list_offered_tools` replaces this summary with one that names the topics.
+    # `list_offered_tools` replaces this summary with one that lists the topics.
     f"Learn about knowledge base topics and subjects. {DATA_WARNING}",
     "Call this instead of answering from memory. Pass a topic to list its subjects. To read subjects, pass their names, "
     "as given by that list or by a search. If a subject is not found, the answer lists those that exist; if none fits, call `knowledge_search`. "
@@ -276,7 +276,7 @@ TOOLS = {
 def list_offered_tools(knowledge: KnowledgeBase) -> list[ToolDefinition]:
     """Return the tools that are available now.
 
-    The description of `learn` names the topics that have subjects. If no topic has subjects,
+    The description of `learn` lists the topics that have subjects. If no topic has subjects,
     `learn` is not available.
     """
     found = []
@@ -373,7 +373,7 @@ _MASKED_PROTOCOLS = {"always": ("mcp", "jp"), "mcp": ("mcp",), "never": ()}
 
 
 def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> bool:
-    """Return whether the setting `mask_secrets` masks secrets in answers over `protocol`.
+    """Return whether secrets in answers over `protocol` are masked, according to the setting `mask_secrets`.
 
     Raises `ConfigError` if the setting is invalid.
     """
@@ -420,7 +420,7 @@ def _read_texts_containing_hit(library: Library, hit: Hit) -> list[str]:
 
 
 MAX_TITLE_WIDTH = 400
-"""Titles of passages in a reply are cut to this width, in columns."""
+"""The maximum width of a passage's title, and of each remark after the title, in columns."""
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -532,7 +532,7 @@ def _open_library_of_referenced_workspace(library: Library, reference: str) -> t
 
 
 def _map_other_workspaces_to_labels(library: Library) -> dict[str | None, str]:
-    """Map the root of each other workspace to the text `[label] ` that precedes its references."""
+    """Map the root of each other workspace to the prefix of its references, such as `[website] `."""
     from kbtui.userdata.workspace_registry import list_registered_workspaces
 
     here = library.workspace
@@ -590,9 +590,9 @@ def format_search_answer(
 ) -> str:
     """Format an answer: notices, then sources, then each passage below its citation header.
 
-    `labels` maps the root of each other workspace to the text that precedes its references. The
-    answer has at most `max_chars` characters; `max_chars` must be at least 1,000. If not all hits
-    fit, the last hits are left out. Only the first hit can be cut.
+    `labels` maps the root of each other workspace to the prefix of its references. The answer has
+    at most `max_chars` characters; `max_chars` must be at least 1,000. If not all hits fit, the
+    last hits are left out. Only the first hit can be cut.
     """
     notices = _format_search_notices_for_assistant(answer)
     head = [notices] if notices else []
@@ -636,7 +636,8 @@ def format_search_answer(
         title += _format_outdated_subjects(hit, remark_width) + _format_turn_marks(
             hit, remark_width
         )
-        # The project keeps the line from counting as a citation of an entry in this workspace (SEARCH_RESULT_HEADER).
+        # A line with a project does not match SEARCH_RESULT_HEADER, so it is not taken for a
+        # citation of an entry in this workspace.
         project = f" · project {label[1:-2]}" if label else ""
         header = f"[entry {hit.entry_id}{project} · chunk {hit.chunk_id} · score {hit.score:.4f}]"
         begin = f"{header} {title}\n"
@@ -695,7 +696,7 @@ _QUERY_NOTICES = frozenset({
     "filter_of_other_input", "filter_without_value", "filters_leave_nothing", "meaning_only", "near_spellings",
     "newest_first", "nothing_to_look_for", "query_cut", "unknown_filter",
 })  # fmt: skip
-"""The codes of the notices about the query. Their texts are the same for assistants and for people."""
+"""The codes of the notices about the query, whose texts are the same for assistants and for people."""
 
 
 def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:

@@ -67,9 +67,9 @@ if TYPE_CHECKING:
 
 
 MAX_GREP_HINT_LENGTH = 1_500
-"""The hint in an answer of `conversation_grep` to an assistant is cut to this many characters."""
+"""The maximum number of characters in a hint of `conversation_grep` to an assistant."""
 MAX_READ_HINT_LENGTH = 400
-"""The hint in an answer of `conversation_read` is cut to this many characters."""
+"""The maximum number of characters in a hint of `conversation_read`."""
 # Characters that XML 1.0 does not allow, and control characters that no text needs.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -94,9 +94,9 @@ _FRAME_LENGTH = 10_000
 _FRAME_SHARE = 0.4
 """The maximum share of an answer's `max_chars` that is reserved for the hint and other short fields."""
 _MIN_HIT_LENGTH = 100
-"""A hit has at least this many characters of XML. A search collects no more hits than could fit."""
+"""The minimum number of characters of a hit in XML. A search collects no more hits than could fit."""
 REGEX_SECONDS = 30
-"""The time limit in seconds of a search for a regular expression."""
+"""The time limit of a search for a regular expression, in seconds."""
 _MAX_PROBLEMS_NAMED = 3
 _MAX_IDS_NAMED = 40
 _MAX_LABELS_SHOWN = 20
@@ -211,9 +211,9 @@ def answer_conversation_list(
 
 
 _LINE_RANGES_SHOWN = 50
-"""The answer names at most this many ranges of lines that no turn wrote."""
+"""The maximum number of ranges in the list of lines that no turn wrote."""
 _FILE_TURNS_SHOWN = 20
-"""If a file is requested, at most this many turns of each conversation are listed, newest first."""
+"""The maximum number of turns that are listed for each conversation if a file is requested. The newest come first."""
 
 
 def _find_turns_of_file(workspace: Workspace, name: str) -> FileTurnHistory:
@@ -1025,7 +1025,8 @@ def _select_fitting_events(
 ) -> list[ConversationEventJson]:
     """Return as many of a turn's first and last events as fit into `size` characters of XML.
 
-    A text counts with at most `_MIN_TEXT_LENGTH` characters, because the caller can cut it to this length.
+    A text counts as at most `_MIN_TEXT_LENGTH` characters, because the caller can cut it to this
+    length.
     """
     sizes = []
     for event in events:

@@ -330,7 +330,7 @@ def _check_inside_workspace(workspace: Workspace, path: str) -> None:
 
 
 def _find_other_files_that_define_tools(workspace: Workspace, names: set[str]) -> dict[str, str]:
-    """Map the name of each tool in `names` that another file also defines to that file's path.
+    """Map each tool in `names` that is also defined in another file to the path of that file.
 
     JP would merge the two definitions of such a tool.
     """
@@ -351,15 +351,15 @@ def _find_other_files_that_define_tools(workspace: Workspace, names: set[str]) -
 
 
 MAX_ARGUMENT_WIDTH = 200
-"""Each argument in the answer to `format_arguments` is cut to this width, in columns."""
+"""The maximum width of each argument in the answer to `format_arguments`, in columns."""
 
 
 def answer_jp_tool_call(context_json: str, tool_json: str) -> dict[str, object]:
     """Answer a call from JP to a local tool. Both arguments are JSON objects as text.
 
     The workspace is exactly `context.root`; directories above it are not searched.
-    `context.conversation_id`, if JP passes it, is the id of the calling conversation. kbtui's errors
-    become answers.
+    `context.conversation_id`, if JP passes it, is the id of the calling conversation. Errors of the
+    class `KbtuiError` become answers.
     """
     try:
         context = _parse_json_object(context_json, "the context")

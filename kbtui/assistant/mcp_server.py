@@ -125,7 +125,7 @@ def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
     if isinstance(whole, dict):
         number = whole.get("id")
         if (number is None and "method" in whole) or "result" in whole or "error" in whole:
-            return None  # notifications and answers need no answer
+            return None  # notifications and responses need no response
         if isinstance(number, bool) or not isinstance(number, (int, str)):
             number = None
         if isinstance(whole.get("method"), str) and not isinstance(whole.get("params", {}), dict):
@@ -137,9 +137,9 @@ def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
 T = TypeVar("T")
 
 MAX_CONCURRENT_CALLS = 8
-"""The maximum number of tool calls that run at the same time, each in a thread. Further calls wait."""
+"""The maximum number of tool calls that run at the same time, each in a thread. Additional calls wait."""
 IDLE_SECONDS = 60.0
-"""The server closes the index and disconnects from the engine this many seconds after the last call."""
+"""How many seconds after the last call the server closes the index and disconnects from the engine."""
 CLOSE_SECONDS = 2.0
 FINAL_READ_SECONDS = 5.0
 """The time in seconds that the client has to read the last answers after the input has ended."""
@@ -238,7 +238,7 @@ class _McpRequestHandler:
     async def list_tools(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        """Return the tools that are available now. The description of `learn` names the topics."""
+        """Return the tools that are available now. The description of `learn` lists the topics."""
         self._announced_tools = await self._run_in_thread(self._list_mcp_tools, self._list_slots)
         return types.ListToolsResult(tools=self._announced_tools)
 

@@ -1,1 +1,1 @@
-"""The commands of the command line, for people and scripts."""
+"""The command-line interface, for people and scripts."""

@@ -34,7 +34,7 @@ class CliArgumentParser(argparse.ArgumentParser):
     """
 
     hint: str | None = None
-    """The hint in usage errors. If it is None, the hint refers to `--help`."""
+    """The hint in usage errors. If None, usage errors refer to `--help`."""
 
     def __init__(self, *, prog: str, **keys: Any) -> None:
         super().__init__(prog=prog, allow_abbrev=False, formatter_class=_CliHelpFormatter, **keys)
@@ -55,8 +55,8 @@ def split_values_at_commas(values: list[str] | None) -> list[str] | None:
     """Split each value of a repeatable option at its commas."""
     if values is None:
         return None
-    # Keep an empty value, such as an unset variable in a script, so that it is refused later. If it
-    # were dropped, the command would include everything.
+    # Keep an empty value, which may come from an unset variable in a script, so that the command
+    # can refuse it. Without the value, the command would include everything.
     return [word for value in values for word in value.split(",") if word] or [""]
 
 
@@ -77,7 +77,7 @@ _OPTIONS_BY_ARGUMENT = {
 
 @contextmanager
 def reword_errors_for_command() -> Iterator[None]:
-    """Reword the tools' errors to name command-line options instead of tool arguments."""
+    """Reword the tools' errors so that they refer to command-line options instead of tool arguments."""
     try:
         yield
     except KbtuiError as error:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 _DIFF_COLORS = {"+": 32, "-": 31, "@": 36}
-"""Maps the first character of a line in a diff to the line's colour, a number in an escape sequence."""
+"""Maps the first character of a diff line to the number of the line's colour in an escape sequence."""
 
 
 def declare_blame_command_arguments(parser: ArgumentParser) -> None:
@@ -212,9 +212,10 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
 def _select_actions_of_call_and_file(
     activity: TurnActionsAndCommands, call: int | None, path: str | None
 ) -> TurnActionsAndCommands:
-    """Return the part of an activity that belongs to a call and a file.
+    """Return the actions of a turn that belong to one call, to one file, or to both.
 
-    If `call` or `path` is None, all calls or files are included.
+    None stands for all calls or all files. Commands and failures belong to no file, so they are
+    left out if `path` is given.
     """
     from kbtui.citations.turn_file_actions_and_commands import TurnActionsAndCommands
 

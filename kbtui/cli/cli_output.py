@@ -85,8 +85,8 @@ def print_json_result(value: Any) -> None:
 def format_indented_json(value: Any, *, ensure_ascii: bool) -> str:
     """Return what `json.dumps` returns with `indent=2`.
 
-    `json` is imported only for values that are not plain, because it imports `re`, which would take a
-    sixth of the time that `kbtui search --json` takes.
+    `json` is imported only for values that this function cannot format itself. `json` imports `re`,
+    which would take a sixth of the time that `kbtui search --json` takes.
     """
     from _json import encode_basestring, encode_basestring_ascii
 
@@ -127,7 +127,7 @@ def print_text_or_json(text: str, value: Any, as_json: bool) -> None:
 def write_output_file(workspace: Workspace, target: str, text: str) -> None:
     """Write a result to the file `target`, the value of the option `-o`.
 
-    Raises `UsageError` if the path is empty, and the errors of `write_text_to_export_file`.
+    Raises `UsageError` if the path is empty. Also raises the errors of `write_text_to_export_file`.
     """
     from pathlib import Path
 
@@ -162,7 +162,7 @@ def ask_for_confirmation(question: str) -> bool:
 
 
 SILENT_SECONDS = 0.5
-"""Progress is shown only after an activity has taken this many seconds."""
+"""How many seconds an activity runs before its progress is shown."""
 REFRESH_SECONDS = 0.1
 
 
@@ -205,7 +205,7 @@ class ProgressLine:
 
 
 def format_time_left(seconds: float) -> str:
-    """Format an estimate of the remaining time, rounded."""
+    """Format the estimated remaining time, rounded."""
     if seconds < 10:
         return "a few seconds left"
     if seconds < 90:

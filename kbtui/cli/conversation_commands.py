@@ -507,7 +507,7 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
 
 
 def _format_conversation_facts(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each fact about a conversation; `-` stands for a fact that its files do not contain."""
+    """Yield a line for each fact about a conversation, with `-` for a fact that is missing in its files."""
     from kbtui.conversations.conversation_data_types import TokenUsage
     from kbtui.conversations.conversation_statistics import format_cost
 
@@ -585,7 +585,7 @@ def _print_conversation_tool_answer(
 
 
 def format_project_label(project: str | None) -> str:
-    """Return the label at the start of a match line, such as `[website] ` for a project; "" for None."""
+    """Return the label at the start of a match line, such as `[website] `; "" if `project` is None."""
     return f"[{sanitize_to_one_line(project)}] " if project is not None else ""
 
 
@@ -616,7 +616,7 @@ class ConversationFormatter:
         return sanitize_to_one_line(text) if self.terminal else " ".join(text.splitlines())
 
     def format_conversation_list(self, answer: ConversationListPage) -> Iterator[str]:
-        """Yield a line for each conversation. On a terminal, the first line has the column headings."""
+        """Yield a line for each conversation. On a terminal, the first line contains the column headings."""
         entries = answer.conversations
         ids = [answer.short_ids.get(e["id"], e["id"]) for e in entries]
         wide_id = max(map(len, ids), default=0)
@@ -676,10 +676,10 @@ class ConversationFormatter:
     ) -> Iterator[str]:
         """Yield a line for each match and each line of context.
 
-        On a terminal, the lines are grouped by conversation. Otherwise, a line has JP's form
-        `ID:TURN:SCOPE:m:TEXT` for a match, and `ID:TURN:SCOPE:c:TEXT` for context. A turn's
-        marks come before its lines, in the form of context with the scope `mark`. If `separate` is
-        true, `--` separates lines of different blocks.
+        On a terminal, the lines are grouped by conversation. Elsewhere, they have JP's format:
+        `ID:TURN:SCOPE:m:TEXT` for a match, and `ID:TURN:SCOPE:c:TEXT` for context. A turn's marks
+        come before its lines, formatted as context with the scope `mark`. If `separate` is true,
+        `--` separates blocks of lines.
         """
         previous = None
         for hit in answer.hits:
@@ -918,7 +918,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
 
 
 def _confirm_file_may_be_written(library: Library, path: str) -> bool:
-    """Return whether the file may be written: it does not exist yet, or the user agrees to overwrite it.
+    """Return whether the file does not exist yet or the user agrees to overwrite it.
 
     Raises `UsageError` for JP's files, and for an existing file if there is no terminal on which to ask.
     """

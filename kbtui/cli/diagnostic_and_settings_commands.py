@@ -364,8 +364,8 @@ class DiagnosticLogRedactor:
 
     def redact_log(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield the lines of a log without file names, quoted text, ids and addresses."""
-        # `state` is `frames` in a traceback before its exception, `text` in private text, which
-        # ends only at the next record, and `between` everywhere else.
+        # `state` is `frames` in the part of a traceback before the exception, `text` in private
+        # text, which extends to the next record, and `between` everywhere else.
         state, indented, is_traceback = "between", False, False
         for line in lines:
             if header := _RECORD_HEADER.match(line):

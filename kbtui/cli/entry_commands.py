@@ -647,9 +647,9 @@ def run_cites_command(args: Namespace) -> int:
 
 
 def _format_marks_of_citing_turns(cites: list[Citation], marks: MarksOfTurns) -> Iterator[str]:
-    """For each citation, yield lines with the marks of its turn.
+    """For each citation, yield a text with the marks of the citing turn, one on each line.
 
-    Yields "" for a citation if an earlier citation has the same turn.
+    Yields "" if an earlier citation is from the same turn.
     """
     seen: set[str] = set()
     for cite in cites:
@@ -664,7 +664,7 @@ def _format_marks_of_citing_turns(cites: list[Citation], marks: MarksOfTurns) ->
 def _compare_citations_with_current_texts(
     library: Library, cites: list[Citation]
 ) -> dict[Citation, CitedTextDifference]:
-    """Map each citation whose subject has changed or is gone to the difference from the text that the turn used."""
+    """Map each citation of a changed or missing subject to the difference from the text that the turn used."""
     from kbtui.citations.citation_formatting_and_markdown_export import (
         CitedTextDifference,
         format_difference_remark,

@@ -1,4 +1,4 @@
-"""The options of a command that set filters, such as `--topic`, and the parser of their values."""
+"""The command-line options that set filters, such as `--topic`, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def iterate_filters_from_options(
 
 
 def parse_filter_options(args: Namespace) -> dict[str, Any]:
-    """Return the filters that options set, as fields of a `SearchRequest` in JSON.
+    """Return the filters set by options, as fields of a `SearchRequest` in JSON.
 
     Dates remain text, because importing `datetime` would delay every search. Raises `UsageError` for an
     invalid value.

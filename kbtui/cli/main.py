@@ -95,9 +95,10 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         return 3
     global _exit_code
     if argv is None:
-        gc.set_threshold(50_000)  # Importing leaves no garbage, but would cause fifty collections.
+        gc.set_threshold(50_000)  # Imports leave no garbage, but would trigger fifty collections.
         sys.excepthook = _print_crash_traceback
-        # The function that is registered first runs last: after all threads and libraries have ended.
+        # The function registered first runs last, after all threads have ended and all libraries
+        # have cleaned up.
         atexit.register(_exit_at_once)
     _repair_standard_streams()
     _exit_code = _run_command_or_print_error(list(sys.argv[1:] if argv is None else argv))
@@ -190,13 +191,13 @@ def _repair_standard_streams() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            # Messages are discarded, but writing a result fails: a script must not take "nothing was
-            # printed" for an empty result.
+            # Discard messages, but let the writing of a result fail: a script must not take missing
+            # output for an empty result.
             null = os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY)
             setattr(sys, name, os.fdopen(null, "w", encoding="utf-8"))
         elif isinstance(stream, io.TextIOWrapper):
-            # On a terminal, replace characters that its encoding does not have. A pipe gets UTF-8,
-            # whatever the locale.
+            # On a terminal, replace characters that its encoding lacks. A pipe gets UTF-8, whatever
+            # the locale is.
             if stream.isatty():
                 stream.reconfigure(errors="replace")
             else:
@@ -271,15 +272,17 @@ def _parse_command_words(
             return args, module.run_search_command
     parser, run = load_command_parser_and_runner(name)
     parser.set_defaults(workspace=workspace)
-    # Options can be between the words of a query, and between `rm` and the ids in `kbtui keep rm --yes ID`.
+    # Options may appear between the words of a query, and between `rm` and the ids in `kbtui keep
+    # rm --yes ID`.
     is_mixed = name in ("search", "keep") and "--" not in words
     return (parser.parse_intermixed_args if is_mixed else parser.parse_args)(words), run
 
 
 def _resolve_workspace_option(workspace: str | None) -> str | None:
-    """Return the path that `-w` names.
+    """Return the path that the option `-w` specifies.
 
-    For a published library's URI, this is the root of its mirror.
+    If the option specifies the URI of a published library, the path is the root of the library's
+    mirror.
     """
     if workspace is None or "://" not in workspace:
         return workspace
@@ -291,7 +294,7 @@ def _resolve_workspace_option(workspace: str | None) -> str | None:
 def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]]:
     """Split `-w PATH` off the beginning of a command line.
 
-    Returns PATH, or None if there is no such option, and the remaining words.
+    Returns PATH (None without the option) and the remaining words.
     """
     if len(words) >= 2 and words[0] in {"-w", "--workspace"}:
         return words[1], words[2:]

@@ -182,7 +182,7 @@ def _convert_vector_cache_errors(workspace: Workspace) -> Iterator[None]:
         reason = error.strerror if isinstance(error, OSError) else None
         name = error.filename if isinstance(error, OSError) else workspace.cache_dir
         place, home = Path(os.fsdecode(name or "")), Path(get_cache_home())
-        # The directory above can be the one that cannot be written.
+        # The directory that cannot be written may also be a parent of the cache directory.
         if not name or not (place.is_relative_to(home) or home.is_relative_to(place)):
             raise
         raise IndexUnavailable(

@@ -284,7 +284,7 @@ def _raise_first_query_mistake(answer: dict[str, Any]) -> None:
 
 DEFAULT_LIMIT = 20
 EXCERPT_CHARACTERS = 240
-"""At most this many characters of a hit are shown in total."""
+"""The maximum number of characters that are shown of a hit's text."""
 MAX_TERMS_SHOWN = 12
 
 
@@ -385,7 +385,7 @@ def format_search_hit(hit: dict[str, Any], ref: str, *, plain: bool, more: int =
 
 
 def _format_project_of_hit(hit: dict[str, Any]) -> str:
-    """Return the project of a hit; add the workspace's directory if the directory has another name."""
+    """Return the project of a hit; append the workspace's directory if its name differs."""
     directory = os.path.basename(hit["workspace"])  # noqa: PTH119
     name = hit["project"]
     shown = name if name.rpartition("/")[2] == directory else f"{name} · {directory}"
@@ -405,8 +405,8 @@ def _is_markup_line(line: str) -> bool:
 
 def format_hit_explanation(explained: dict[str, Any]) -> str:
     """Format an explanation: why a passage has its rank, or why the passage is not a hit."""
-    # Only values are sanitized: a “ or × in every line would make each search compile the patterns
-    # for text that is not ASCII.
+    # Sanitize only the values, not whole lines: the “ or × in a line is not ASCII, so `sanitize`
+    # would have to compile its patterns for every search.
     return "\n".join(_iterate_explanation_lines(explained))
 
 

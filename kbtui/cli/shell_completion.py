@@ -99,7 +99,7 @@ def _list_argument_completions(
         return DirectoriesCompleter()(prefix)
     if kind in {"FILE", "WHAT"}:
         return FilesCompleter()(prefix)
-    # For an option, NAME is the name of a tool; such names are not completed.
+    # The NAME of an option is not the name of a source, and is not completed.
     if kind not in COMPLETERS or (kind == "NAME" and action.option_strings):
         return {}
     topic = parsed_args.topic if kind == "SUBJECT" else ""
@@ -113,7 +113,7 @@ def _list_argument_completions(
 MAX_CONVERSATIONS = 20
 """The maximum number of JP's conversations that are offered before the user types a digit of an id."""
 MAX_TITLES = 200
-"""If more than this many ids of one agent match, they are offered without titles."""
+"""The maximum number of an agent's matching ids that are offered with titles. If more match, no titles are shown."""
 
 
 def _load_knowledge(path: str | None) -> KnowledgeBase:

@@ -131,7 +131,7 @@ def _map_conversation_ids_to_short_ids(library: Library) -> dict[str, str]:
 def _format_turn_mark(placed: PlacedMark, short_ids: Mapping[str, str]) -> str:
     """Format a mark on one line, with its id at the end.
 
-    If the marked text is not found, further lines say why and quote the text. `short_ids` maps the ids
+    If the marked text is not found, more lines say why and quote the text. `short_ids` maps the ids
     of conversations to shorter ids.
     """
     mark = placed.mark
@@ -162,7 +162,7 @@ def format_turn_mark_lines(labels: Iterable[str], indent: str = "    ") -> str:
 
 
 def cut_mark_label(label: str) -> str:
-    """Shorten a mark's long label, so that the other rows of a list remain visible."""
+    """Shorten a mark's label, so that a long one does not hide the other rows of a list."""
     from kbtui.conversations.turn_decision_marks import MAX_LISTED_CHARACTERS
 
     return cut_to_width(sanitize_to_one_line(label), MAX_LISTED_CHARACTERS)

@@ -43,7 +43,7 @@ _ORDER = list(_NOUNS)
 MAX_CHECKED_REFERENCES = 200
 """The maximum number of imported references that are looked up in a workspace. Each look-up may read a file."""
 MAX_NAMED_REFERENCES = 10
-"""The maximum number of missing references that the message about a workspace names."""
+"""The maximum number of missing references that the message about a workspace lists."""
 
 
 def declare_data_command_arguments(parser: ArgumentParser) -> None:
@@ -244,7 +244,7 @@ def _open_user_data_file_to_import(name: str) -> IO[bytes]:
 def _ask_running_engine_to_refresh_index(roots: list[str]) -> None:
     """Ask a running engine to index the imported sessions.
 
-    Without this request, an engine that does not watch the archive yet would miss them.
+    Without this request, an engine that does not watch the archive yet would miss the sessions.
     """
     from kbtui.engine.engine_launcher import is_workspace_open_in_engine
     from kbtui.library import open_workspace
