@@ -55,7 +55,7 @@ from kbtui.conversations.conversation_repository import (
     load_conversation,
     parse_entered_conversation_reference,
 )
-from kbtui.conversations.turn_decision_marks import make_marks_json_field
+from kbtui.conversations.turn_decision_marks import make_marks_json_field_of_turn
 from kbtui.dates import format_timestamp
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.light_named_tuple import NamedTuple
@@ -253,7 +253,9 @@ def _summarize_turns_of_file(
         }
         if turn.rewound:
             summary["rewound"] = True
-        if fields := make_marks_json_field(marks.get_marks_of_turn(turn.ref), is_short=True):
+        if fields := make_marks_json_field_of_turn(
+            marks.get_marks_of_turn(turn.ref), is_short=True
+        ):
             on_turn = fields["marks"]
             summary["marks"] = mask_secrets_in_json(on_turn) if masked else on_turn
         listed.append(summary)
@@ -808,7 +810,7 @@ def _make_conversation_read_answer(
             more["attachments"] = count
         if subjects := outdated.get(turn.number):
             more["outdated_subjects"] = subjects
-        more |= make_marks_json_field(
+        more |= make_marks_json_field_of_turn(
             marks.by_turn.get(turn.number, ()), is_short=limit is not None
         )
         if limit is not None:

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from kbtui.conversations.conversation_data_types import get_subagent_of_result
+from kbtui.conversations.conversation_data_types import get_subagent_id_of_result
 from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.dates import format_timestamp
 from kbtui.light_named_tuple import NamedTuple
@@ -136,7 +136,7 @@ def format_conversation_markdown(
         blocks += [f"> **Mark:** {_escape_markdown(label)}" for label in labels]
         for event in turn.events:
             blocks += _format_event_markdown(event)
-            if subagent := get_subagent_of_result(event, conversation.info.id):
+            if subagent := get_subagent_id_of_result(event, conversation.info.id):
                 blocks.append(f"Subagent: {_format_code_span(subagent)}")
         if used := citations.get(turn.number):
             blocks += [

@@ -201,7 +201,7 @@ class CitationTargetLookup:
                 found.setdefault(subject.file, subject)
         return found
 
-    def find_deleted_subject(self, path: str) -> str | None:
+    def find_reference_of_deleted_subject(self, path: str) -> str | None:
         """Return the reference that the subject of a deleted file had; None if there was no such subject.
 
         `path` is relative to the workspace. Deleted files of hidden subjects are not found, because
@@ -362,7 +362,9 @@ def _find_targets_of_event(
     for target in _find_targets_of_read_files(files, directory, targets):
         if target.kind == "subject":
             yield target._replace(given=given)
-        elif given is not None and (deleted := targets.find_deleted_subject(target.target)):
+        elif given is not None and (
+            deleted := targets.find_reference_of_deleted_subject(target.target)
+        ):
             slug = deleted.partition("/")[2]
             yield _CitationTargetFields("file", "subject", deleted, slug, gone=True, given=given)
         else:

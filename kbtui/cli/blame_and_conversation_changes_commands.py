@@ -145,7 +145,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
         load_conversation,
         parse_entered_conversation_reference,
     )
-    from kbtui.conversations.turn_decision_marks import make_marks_json_field
+    from kbtui.conversations.turn_decision_marks import make_marks_json_field_of_turn
     from kbtui.library.file_turn_history import map_turns_to_actions_and_commands, resolve_file_name
     from kbtui.references import make_conversation_ref
 
@@ -188,7 +188,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
                     {
                         "turn": turn,
                         **make_turn_actions_json(activity),
-                        **make_marks_json_field(marks.by_turn.get(turn, ())),
+                        **make_marks_json_field_of_turn(marks.by_turn.get(turn, ())),
                     }
                     for turn, activity in activities.items()
                 ],

@@ -309,7 +309,7 @@ def format_event_text(
     return "\n".join(filter(None, parts))
 
 
-def get_subagent_of_result(event: ConversationEvent, conversation: str) -> str | None:
+def get_subagent_id_of_result(event: ConversationEvent, conversation: str) -> str | None:
     """Return the id of the subagent that produced the result `event`; None if none did.
 
     `conversation` is the id of the conversation that contains the result.
@@ -572,7 +572,7 @@ def make_event_json(event: ConversationEvent, conversation: str) -> Conversation
         "arguments": event.arguments,
         "fields": event.fields,
         "outcome": event.outcome,
-        "subagent": get_subagent_of_result(event, conversation),
+        "subagent": get_subagent_id_of_result(event, conversation),
         "problem": event.problem,
         "blocks": [_make_block_json(block) for block in event.blocks] if event.blocks else None,
         "content": event.text if event.text or event.arguments is None else None,

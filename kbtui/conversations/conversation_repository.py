@@ -506,7 +506,7 @@ def is_file_of_other_project(workspace: Workspace, path: str) -> bool:
     )
 
 
-def list_watched_conversation_files(workspace: Workspace) -> list[Path]:
+def list_individually_watched_conversation_files(workspace: Workspace) -> list[Path]:
     """Return the conversation files that are watched one by one.
 
     All other files are watched through their directories.

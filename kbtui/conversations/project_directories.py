@@ -135,14 +135,16 @@ def remember_worktrees(workspace: Workspace) -> None:
     This is necessary because Git forgets removed worktrees.
     """
     found = [list(one) for one in find_other_worktrees(str(workspace.root))]
-    data = format_remembered_worktrees(workspace, found)
+    data = format_remembered_worktrees_after_adding(workspace, found)
     if data is not None:
         with suppress(OSError):
             paths.make_private_directory(workspace.data_dir)
             write_file_atomically(get_remembered_worktrees_path(workspace), data)
 
 
-def format_remembered_worktrees(workspace: Workspace, added: list[list[str]]) -> bytes | None:
+def format_remembered_worktrees_after_adding(
+    workspace: Workspace, added: list[list[str]]
+) -> bytes | None:
     """Return the content of the file of remembered worktrees after adding the worktrees `added`.
 
     The result is None if the content would not change, or if a path is not UTF-8 and therefore

@@ -356,7 +356,7 @@ class ConversationMarks(NamedTuple):
         return [mark.label_in_turn for mark in self.by_turn.get(turn, ())]
 
 
-def make_marks_json_field(
+def make_marks_json_field_of_turn(
     marks: Iterable[PlacedMark], *, is_short: bool = False
 ) -> dict[str, list[MarkFactsJson]]:
     """Return the field `marks` of a turn's JSON; {} if there are no marks.

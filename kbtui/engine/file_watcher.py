@@ -24,8 +24,8 @@ import watchfiles
 
 from kbtui.conversations.conversation_repository import (
     is_file_of_other_project,
+    list_individually_watched_conversation_files,
     list_watched_conversation_directories,
-    list_watched_conversation_files,
 )
 from kbtui.file_reading_and_writing import read_inode_size_and_mtime
 from kbtui.workspace.client_environment import make_thread_with_client_environment
@@ -370,7 +370,7 @@ class FileWatcher:
         """Return the state of each watched agent file; None for a missing file."""
         return [
             read_inode_size_and_mtime(path)
-            for path in list_watched_conversation_files(self._workspace)
+            for path in list_individually_watched_conversation_files(self._workspace)
         ]
 
     def _watch_with_inotify(self, roots: list[Path]) -> Generator[set[str]]:

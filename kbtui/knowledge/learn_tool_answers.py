@@ -147,11 +147,14 @@ def format_subject_listing(resolved: SubjectSlugsByVisibility, caller: LearnTool
     available = caller.list_offered_slugs(resolved)
     given = sorted(caller.list_slugs_in_caller_prompt(resolved))
     if available:
-        blocks += [_AVAILABLE, _format_slug_list(available, caller), _USE]
+        blocks += [_AVAILABLE, _format_slugs_one_per_line(available, caller), _USE]
     elif not given:
         blocks.append("No subjects are available.")
     if given:
-        blocks += ["## Already learned (in system prompt):", _format_slug_list(given, caller)]
+        blocks += [
+            "## Already learned (in system prompt):",
+            _format_slugs_one_per_line(given, caller),
+        ]
     return caller.mask_secrets_if_requested("\n\n".join(blocks))
 
 
@@ -333,13 +336,13 @@ def _format_no_match_error(
     blocks = [_NO_MATCH_IN_TOPIC.format(resolved.topic.name, named)]
     available = caller.list_offered_slugs(resolved)
     if available:
-        blocks += [_AVAILABLE, _format_slug_list(available, caller)]
+        blocks += [_AVAILABLE, _format_slugs_one_per_line(available, caller)]
     else:
         blocks.append("No subjects are available.")
     return caller.mask_secrets_if_requested("\n\n".join(blocks))
 
 
-def _format_slug_list(slugs: list[str], caller: LearnToolCaller) -> str:
+def _format_slugs_one_per_line(slugs: list[str], caller: LearnToolCaller) -> str:
     """Return the slugs, one per line.
 
     If not all slugs fit, the last line says how many are left out.

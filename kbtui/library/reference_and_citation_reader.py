@@ -409,7 +409,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
             subject = targets.subjects_by_path.get(name)
             if subject is not None and not subject.disabled:
                 return make_subject_ref(subject.topic, subject.slug)
-            deleted = targets.find_deleted_subject(name)
+            deleted = targets.find_reference_of_deleted_subject(name)
             if deleted is not None and reader.find_citations([deleted]):
                 topic, _, slug = deleted.partition("/")
                 return make_subject_ref(topic, slug)

@@ -481,7 +481,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             format_citations_json,
             format_citations_markdown,
         )
-        from kbtui.conversations.turn_decision_marks import make_marks_json_field
+        from kbtui.conversations.turn_decision_marks import make_marks_json_field_of_turn
 
         if self._target is not None:
             used, turn = self._citations_in_shown_turn, self._shown_turn_number
@@ -492,7 +492,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
                     ref,
                     used,
                     self._using,
-                    lambda one: make_marks_json_field(self._list_marks_of_turn(one)),
+                    lambda one: make_marks_json_field_of_turn(self._list_marks_of_turn(one)),
                 )
             else:
                 form_name = "Markdown"

@@ -66,9 +66,9 @@ class MarksOfTurns(NamedTuple):
 
     def make_turn_marks_json_fields(self, ref: str) -> dict[str, list[MarkFactsJson]]:
         """Return `{"marks": […]}` with the marks on the turn that `ref` refers to; {} if there are none."""
-        from kbtui.conversations.turn_decision_marks import make_marks_json_field
+        from kbtui.conversations.turn_decision_marks import make_marks_json_field_of_turn
 
-        return make_marks_json_field(self.get_marks_of_turn(ref))
+        return make_marks_json_field_of_turn(self.get_marks_of_turn(ref))
 
 
 def find_marks_in_conversations_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTurns:

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING
 
 from kbtui.conversations.project_directories import (
     ProjectDirectories,
-    format_remembered_worktrees,
+    format_remembered_worktrees_after_adding,
     get_remembered_worktrees_path,
     identify_project,
     read_remembered_worktrees,
@@ -551,7 +551,7 @@ class _UserDataImport:
             known = read_remembered_worktrees(workspace)
             found = [pair for one in sections for pair in one.worktrees]
             added = [pair for pair in found if pair not in known and pair[1] != root]
-            data = format_remembered_worktrees(workspace, added) if added else None
+            data = format_remembered_worktrees_after_adding(workspace, added) if added else None
             if data is not None:
                 paths.make_private_directory(workspace.data_dir)
                 path = get_remembered_worktrees_path(workspace)
