@@ -93,15 +93,15 @@ def compare_paragraphs(old: str, new: str) -> list[ComparedParagraph]:
     from difflib import SequenceMatcher
 
     matcher = SequenceMatcher(None, before[first:end], after[first:new_end])
-    compared = _pair_equal_paragraphs(before[:first], after[:first])
+    compared = _zip_equal_paragraphs(before[:first], after[:first])
     for kind, at, until, new_at, new_until in matcher.get_opcodes():
         removed = before[first + at : first + until]
         added = after[first + new_at : first + new_until]
         if kind == "equal":
-            compared += _pair_equal_paragraphs(removed, added)
+            compared += _zip_equal_paragraphs(removed, added)
         else:
             compared += _pair_similar_paragraphs(removed, added)
-    return compared + _pair_equal_paragraphs(before[end:], after[new_end:])
+    return compared + _zip_equal_paragraphs(before[end:], after[new_end:])
 
 
 def format_unified_difference(old: str, new: str, old_name: str, new_name: str) -> str:
@@ -139,7 +139,7 @@ def _find_differing_part(old: list[str], new: list[str]) -> tuple[int, int, int]
     return first, end, new_end
 
 
-def _pair_equal_paragraphs(old: list[str], new: list[str]) -> list[ComparedParagraph]:
+def _zip_equal_paragraphs(old: list[str], new: list[str]) -> list[ComparedParagraph]:
     return [ComparedParagraph(*pair, [], []) for pair in zip(old, new, strict=True)]
 
 

@@ -308,7 +308,7 @@ def check_and_convert_tool_arguments(
             found[name] = schema.get("default")
             continue
         found[name] = _convert_argument(schema["type"], arguments[name])
-        if mistake := _find_argument_mistake(schema, found[name]):
+        if mistake := _find_mistake_in_argument_value(schema, found[name]):
             mistakes.append(f"`{name}` {mistake}")
     if mistakes:
         raise UsageError("; ".join(mistakes), hint=f"arguments: {', '.join(known)}")
@@ -320,7 +320,7 @@ def _describe_unknown_argument(name: str, known: Iterable[str]) -> str:
 
     near = get_close_matches(name[:100], known, n=1)
     suggestion = f", did you mean `{near[0]}`?" if near else ""
-    return f"unknown argument {_format_argument_value(name)}{suggestion}"
+    return f"unknown argument {_format_argument_value_for_error(name)}{suggestion}"
 
 
 def _convert_argument(kind: str | list[str], value: Any) -> Any:
@@ -339,11 +339,11 @@ _PYTHON_TYPES: dict[str, tuple[type, str]] = {
 }
 
 
-def _find_argument_mistake(schema: ToolParameterSchema, value: Any) -> str | None:
+def _find_mistake_in_argument_value(schema: ToolParameterSchema, value: Any) -> str | None:
     """Return an error text such as "must be a string, not 3", or None if the value fits the JSON Schema."""
     names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     kinds = [_PYTHON_TYPES[name] for name in names if name in _PYTHON_TYPES]
-    shown = _format_argument_value(value)
+    shown = _format_argument_value_for_error(value)
     # `True` is an `int` in Python, but not a whole number in JSON.
     fits = any(type(value) is kind for kind, _ in kinds)
     parts = value if isinstance(value, list) else [value]
@@ -352,7 +352,9 @@ def _find_argument_mistake(schema: ToolParameterSchema, value: Any) -> str | Non
     allowed = schema.get("enum") or schema.get("items", {}).get("enum", ())
     for part in parts if allowed else ():
         if part not in allowed:
-            return f"must be one of {', '.join(allowed)}, not {_format_argument_value(part)}"
+            return (
+                f"must be one of {', '.join(allowed)}, not {_format_argument_value_for_error(part)}"
+            )
     if value < schema.get("minimum", value):
         return f"must be at least {schema['minimum']}, not {shown}"
     if value > schema.get("maximum", value):
@@ -360,7 +362,7 @@ def _find_argument_mistake(schema: ToolParameterSchema, value: Any) -> str | Non
     return None
 
 
-def _format_argument_value(value: Any) -> str:
+def _format_argument_value_for_error(value: Any) -> str:
     """Format a value as JSON for an error message: on one line, cut to 80 characters."""
     try:
         text = json.dumps(value, ensure_ascii=False)
@@ -580,10 +582,10 @@ def _answer_search_call(call: ToolRequest) -> ToolReply:
     if call.masked:
         answer = answer._replace(hits=[_mask_secrets_in_hit(library, hit) for hit in answer.hits])
     labels = _map_other_workspaces_to_labels(library) if all_projects else {}
-    return ToolReply(format_search_answer(answer, arguments["max_chars"], labels))
+    return ToolReply(format_search_answer_for_assistant(answer, arguments["max_chars"], labels))
 
 
-def format_search_answer(
+def format_search_answer_for_assistant(
     answer: SearchAnswer,
     max_chars: int = ANSWER_LIMIT,
     labels: Mapping[str | None, str] = MappingProxyType({}),

@@ -183,7 +183,7 @@ def answer_conversation_list(
     room = None if max_chars is None else _compute_characters_left_for_rows(max_chars)
     for info in infos[offset : offset + limit]:
         entry = _make_conversation_info_json(
-            _add_event_count_and_problems_if_small(info), masked=masked, short=room is not None
+            _add_event_count_and_check_if_small(info), masked=masked, short=room is not None
         )
         if info.id in file_turns:
             entry["file_turns"] = file_turns[info.id]
@@ -293,7 +293,7 @@ def _select_conversations_by_label(
     return [info for info in infos if all(map(info.has_label, labels or ()))]
 
 
-def _add_event_count_and_problems_if_small(info: ConversationInfo) -> ConversationInfo:
+def _add_event_count_and_check_if_small(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with the number of events.
 
     A conversation of at most `max_checked_bytes` is also checked for problems.
@@ -690,7 +690,7 @@ def answer_conversation_read(
     or turn.
     """
     ref = parse_entered_conversation_reference(workspace, str(id))
-    turn = resolve_requested_turn(ref, turn, last)
+    turn = get_requested_turn_number(ref, turn, last)
     kinds = resolve_included_event_kinds(include)
     if max_chars is not None:
         _check_argument_minimum("max_chars", max_chars, 1000)
@@ -716,7 +716,7 @@ def answer_conversation_read(
     )
 
 
-def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
+def get_requested_turn_number(ref: Ref, turn: int | None, last: int | None) -> int | None:
     """Return the number of the requested turn: the one in the reference, or else `turn`.
 
     Returns None if neither the reference nor `turn` names a turn. Raises `UsageError` if `turn` or `last`
@@ -896,7 +896,7 @@ def _make_answer_too_long_error(
     """Return an error whose hint says how many of the last turns fit into an answer."""
     total = answer.turns_total
     turns = format_counted_noun(total, "turn")
-    fitting = _count_fitting_turns(answer.turns, room)
+    fitting = _count_last_turns_that_fit(answer.turns, room)
     if fitting:
         hint = f"use last={fitting}, or `turn` with a number from 1 to {total}"
         command_hint = f"use --last {fitting}, or --turn with a number from 1 to {total}"
@@ -928,7 +928,7 @@ def _list_conversation_notices(
         yield ConversationAnswerNotice(f"the conversation contains {named}")
 
 
-def _count_fitting_turns(turns: list[TurnJson], room: int) -> int:
+def _count_last_turns_that_fit(turns: list[TurnJson], room: int) -> int:
     """Return how many of the last turns fit together into `room` characters of XML."""
     for fitting, turn in enumerate(reversed(turns)):
         room -= len(format_xml_element("turn", turn, 4)) + 1
@@ -982,7 +982,7 @@ def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, ConversationAnswe
     the middle of the turn are omitted.
     """
     events = turn["events"]
-    kept = _select_fitting_events(events, size)
+    kept = _select_first_and_last_events_that_fit(events, size)
     shortened: TurnJson = {**turn, "events": deepcopy(kept)}
     texts = [text for event in shortened["events"] for text in _find_shortenable_texts(event)]
     fixed = len(format_xml_element("turn", shortened, 4)) + 1 - sum(text.size for text in texts)
@@ -1022,7 +1022,7 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
     return max(sizes, default=0)
 
 
-def _select_fitting_events(
+def _select_first_and_last_events_that_fit(
     events: list[ConversationEventJson], size: int
 ) -> list[ConversationEventJson]:
     """Return as many of a turn's first and last events as fit into `size` characters of XML.

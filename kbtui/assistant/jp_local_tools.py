@@ -372,7 +372,7 @@ def answer_jp_tool_call(context_json: str, tool_json: str) -> dict[str, object]:
             raise UsageError("the tool's `arguments` is not an object")
         action = context.get("action", "run")
         if action == "format_arguments":
-            return {"type": "success", "content": format_tool_call(name, arguments)}
+            return {"type": "success", "content": format_tool_call_for_jp_terminal(name, arguments)}
         if action != "run":
             raise UsageError(f"unknown action {action!r}", hint="actions: run, format_arguments")
         return _run_jp_tool_call(context, name, arguments)
@@ -436,7 +436,7 @@ def _parse_current_conversation_id(context: dict[str, Any], workspace: str | Non
         return None
 
 
-def format_tool_call(name: str, arguments: dict[str, Any]) -> str:
+def format_tool_call_for_jp_terminal(name: str, arguments: dict[str, Any]) -> str:
     """Format a call as one line that is safe to print in JP's terminal. Null arguments are left out."""
     from kbtui.terminal_text import cut_to_width, sanitize_to_one_line
 

@@ -936,11 +936,11 @@ def _confirm_file_may_be_written(library: Library, path: str) -> bool:
 
 
 def _select_turns(conversation: Conversation, ref: Ref, args: Namespace) -> list[Turn]:
-    from kbtui.assistant.conversation_tools import resolve_requested_turn, select_requested_turns
+    from kbtui.assistant.conversation_tools import get_requested_turn_number, select_requested_turns
     from kbtui.citations.shared_conversation_export import parse_turn_ranges
 
     if args.turns is None:
-        turn = resolve_requested_turn(ref, args.turn, args.last)
+        turn = get_requested_turn_number(ref, args.turn, args.last)
         return select_requested_turns(conversation, ref, turn, args.last)
     if args.turn is not None or args.last is not None or ref.turn is not None:
         raise UsageError("cannot be combined with --turn, --last or a turn in ID", where="--turns")

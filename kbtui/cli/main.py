@@ -226,7 +226,7 @@ def _dispatch_command(words: list[str]) -> int:
         from kbtui.cli.tui_start_commands import open_tui
 
         apply_terminal_text_setting()
-        return open_tui(_resolve_workspace_option(workspace))
+        return open_tui(_convert_library_uri_to_mirror_path(workspace))
     if words and words[0] in {"--fresh", "--plain"}:
         words = ["tui", *words]
     name = ALIASES.get(words[0], words[0]) if words else "tui"
@@ -248,17 +248,17 @@ def _dispatch_command(words: list[str]) -> int:
             else "`kbtui --help` lists the commands",
         )
     apply_terminal_text_setting()
-    args, run = _parse_command_words(name, workspace, words[1:])
+    args, run = _parse_command_arguments_and_load_runner(name, workspace, words[1:])
     if args.workspace == "":
         raise UsageError("the path is empty", where="-w", hint="write `-w PATH`, or omit `-w`")
-    args.workspace = _resolve_workspace_option(args.workspace)
+    args.workspace = _convert_library_uri_to_mirror_path(args.workspace)
     try:
         return run(args)
     finally:
         sys.stdout.flush()
 
 
-def _parse_command_words(
+def _parse_command_arguments_and_load_runner(
     name: str, workspace: str | None, words: list[str]
 ) -> "tuple[Any, Callable[[Any], int]]":
     """Return the parsed arguments of a command, and the command's function `run_NAME_command`."""
@@ -278,7 +278,7 @@ def _parse_command_words(
     return (parser.parse_intermixed_args if is_mixed else parser.parse_args)(words), run
 
 
-def _resolve_workspace_option(workspace: str | None) -> str | None:
+def _convert_library_uri_to_mirror_path(workspace: str | None) -> str | None:
     """Return the path that the option `-w` specifies.
 
     If the option specifies the URI of a published library, the path is the root of the library's

@@ -25,7 +25,7 @@ def declare_topics_command_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("topic", nargs="?", metavar="TOPIC", help="list only this topic")
     parser.add_argument("--hidden", action="store_true", help="include hidden subjects")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    _add_knowledge_options(parser)
+    _add_preload_and_cfg_options(parser)
 
 
 def run_topics_command(args: Namespace) -> int:
@@ -51,7 +51,7 @@ def run_topics_command(args: Namespace) -> int:
             for topic in topics
         ]
         if sections:
-            blocks.append(_format_jp_prompt_sections(knowledge, sections))
+            blocks.append(_format_list_of_jp_prompt_sections(knowledge, sections))
         if blocks:
             print_result("\n\n".join(blocks) + "\n")
     if topics or sections:
@@ -90,7 +90,9 @@ def _format_subject_flags(subject: Subject) -> str:
     return f"  ({', '.join(flags)})" if flags else ""
 
 
-def _format_jp_prompt_sections(knowledge: KnowledgeBase, sections: list[JpPromptSection]) -> str:
+def _format_list_of_jp_prompt_sections(
+    knowledge: KnowledgeBase, sections: list[JpPromptSection]
+) -> str:
     lines = ["JP's prompt sections (read-only)"]
     for section in sections:
         loaded = ", ".join(section.loaded_by) or "nothing"
@@ -157,7 +159,7 @@ def declare_learn_command_arguments(parser: ArgumentParser) -> None:
     add, text = parser.add_argument, "a slug, lines of a subject (SLUG:12-18), or a glob"
     add("topic", metavar="TOPIC", help="a topic's id or title")
     add("subjects", nargs="*", default=[], metavar="SUBJECT", help=text)
-    _add_knowledge_options(parser)
+    _add_preload_and_cfg_options(parser)
 
 
 def run_learn_command(args: Namespace) -> int:
@@ -176,7 +178,7 @@ def run_learn_command(args: Namespace) -> int:
 
 
 def declare_prompt_command_arguments(parser: ArgumentParser) -> None:
-    _add_knowledge_options(parser)
+    _add_preload_and_cfg_options(parser)
 
 
 def run_prompt_command(args: Namespace) -> int:
@@ -191,7 +193,7 @@ def run_prompt_command(args: Namespace) -> int:
     return 0
 
 
-def _add_knowledge_options(parser: ArgumentParser) -> None:
+def _add_preload_and_cfg_options(parser: ArgumentParser) -> None:
     add, text = parser.add_argument, "also pre-load these subjects (repeatable)"
     add("-k", "--knowledge", action="append", default=[], metavar="TOPIC/GLOB", help=text)
     text = "load a named configuration, or set kb.topic.ID.KEY=VALUE; += appends (repeatable)"

@@ -14,7 +14,7 @@ from kbtui.assistant.assistant_tools import (
     ToolReply,
     UnknownToolError,
     answer_tool_call,
-    format_search_answer,
+    format_search_answer_for_assistant,
     indent_lines_that_look_like_citation_headers,
 )
 from kbtui.citations.tool_call_citations import (
@@ -232,7 +232,7 @@ TALK = HIT._replace(
 
 
 def test_a_search_answer_is_blocks_under_citation_headers() -> None:
-    found = format_search_answer(SearchAnswer("feed it", "hybrid", [HIT, TALK]))
+    found = format_search_answer_for_assistant(SearchAnswer("feed it", "hybrid", [HIT, TALK]))
     assert (
         found
         == """\
@@ -269,9 +269,9 @@ Feed it.
 def test_the_first_line_says_what_is_missing_without_counts_or_paths(
     notices: list[Notice], line: str
 ) -> None:
-    found = format_search_answer(SearchAnswer("q", "hybrid", [HIT], notices=notices))
+    found = format_search_answer_for_assistant(SearchAnswer("q", "hybrid", [HIT], notices=notices))
     assert found.split("\n")[0] == line
-    empty = format_search_answer(SearchAnswer("q", "hybrid", [], notices=notices))
+    empty = format_search_answer_for_assistant(SearchAnswer("q", "hybrid", [], notices=notices))
     assert empty == f'{line}\nNothing found for "q".'
 
 
@@ -294,7 +294,7 @@ header_like = st.one_of(
 )
 def test_no_text_and_no_title_can_forge_a_citation(texts: list[str], title: str) -> None:
     hits = [HIT._replace(text=text, title=title) for text in texts]
-    found = format_search_answer(SearchAnswer("q", "hybrid", hits))
+    found = format_search_answer_for_assistant(SearchAnswer("q", "hybrid", hits))
     headers = SEARCH_RESULT_HEADER.findall(found)
     assert [(entry, chunk) for entry, chunk, _, _ in headers] == [
         (HIT.entry_id, HIT.chunk_id)
@@ -486,7 +486,7 @@ hits_of_any_size = st.builds(
 def test_found_passages_of_any_size_fit_the_budget_with_their_references(
     hits: list[Hit], max_chars: int, query: str
 ) -> None:
-    text = format_search_answer(SearchAnswer(query, "hybrid", hits), max_chars)
+    text = format_search_answer_for_assistant(SearchAnswer(query, "hybrid", hits), max_chars)
     assert len(text) <= max_chars
     sources = re.findall(r"Sources: (.*)", text)[0].split(", ")
     assert sources == [hit.ref for hit in hits[: len(sources)]]

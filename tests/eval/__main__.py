@@ -24,7 +24,7 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.assistant.assistant_tools import format_search_answer
+from kbtui.assistant.assistant_tools import format_search_answer_for_assistant
 from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import SearchRequest
 from tests.arguments import make_name_parser
@@ -229,7 +229,7 @@ def count_returned_decisions(vectors: Vectors) -> dict[str, int]:
             hits=[hit._replace(answer=None, later_turn=None) for hit in answer.hits]
         )
         for name, one in (("without answers", plain), ("with answers", answer)):
-            returned = squeeze_space(format_search_answer(one, DECISION_CHARACTERS))
+            returned = squeeze_space(format_search_answer_for_assistant(one, DECISION_CHARACTERS))
             counts[name] += squeeze_space(words) in returned
     return counts
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support import Builder
 
-from kbtui.assistant.assistant_tools import format_search_answer
+from kbtui.assistant.assistant_tools import format_search_answer_for_assistant
 from kbtui.cli.search_command import (
     format_hits_with_explanations,
     format_search_hit,
@@ -154,7 +154,7 @@ def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root
         assert found.notices == [Notice("meaning_only")]
         assert found.as_json()["degraded"] == "no text contains these words; closest by meaning"
         assert format_search_messages(found.as_engine_message(), "badger") == [found.degraded]
-        assert format_search_answer(found).startswith(
+        assert format_search_answer_for_assistant(found).startswith(
             "No text contains these words; closest by meaning.\n"
         )
         assert ask("otter").notices == []

@@ -261,7 +261,7 @@ def message(data: bytes) -> None:
 def arguments(data: bytes) -> None:
     """A tool call: `NAME` on the first line, its arguments as JSON on the others."""
     from kbtui.assistant.assistant_tools import UnknownToolError, answer_tool_call
-    from kbtui.assistant.jp_local_tools import format_tool_call
+    from kbtui.assistant.jp_local_tools import format_tool_call_for_jp_terminal
 
     name, _, rest = _text(data).partition("\n")
     try:
@@ -270,7 +270,7 @@ def arguments(data: bytes) -> None:
         given = {"query": rest, "topic": rest, "pattern": rest, "id": rest, "subjects": [rest]}
     if not isinstance(given, dict):
         given = {"query": given, "topic": given, "pattern": given, "id": given}
-    format_tool_call(name, given)
+    format_tool_call_for_jp_terminal(name, given)
     with contextlib.suppress(UnknownToolError):
         answer_tool_call(name, given, _library()).text.encode()
     for known in ("learn", "knowledge_search", "conversation_grep", "conversation_read"):
