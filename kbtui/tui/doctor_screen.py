@@ -21,7 +21,7 @@ from kbtui.tui.reader.reader_blocks import (
     LeftAndRightLineBlock,
     ParagraphBlock,
     VerbatimTextBlock,
-    make_heading,
+    make_heading_block,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import SecondaryScreen
@@ -131,7 +131,7 @@ def build_doctor_reader_document(
             continue
         counts = ", ".join(filter(None, _count_wrong_findings_and_notes(own)))
         above = int(bool(blocks))
-        blocks.append(make_heading(f"head:{area}", area.capitalize(), counts, above))
+        blocks.append(make_heading_block(f"head:{area}", area.capitalize(), counts, above))
         own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
         for finding in own:
             role = "dim" if finding.state == "ok" else ""

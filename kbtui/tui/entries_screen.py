@@ -53,7 +53,7 @@ from kbtui.tui.reader.reader_blocks import (
     FoldHeadingBlock,
     LeftAndRightLineBlock,
     ParagraphBlock,
-    make_heading,
+    make_heading_block,
     make_turn_mark_blocks,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument, format_abbreviated_count
@@ -293,7 +293,7 @@ def build_entry_details_document(
         blocks.append(ParagraphBlock("error", [(text, "error")], above=1))
     blocks += _make_recent_citing_turn_blocks(library, row, now)
     count = format_counted_noun(len(chunks), "passage")
-    blocks.append(make_heading("chunks", "Passages", count))
+    blocks.append(make_heading_block("chunks", "Passages", count))
     for number, chunk in enumerate(chunks, 1):
         size = format_counted_noun(chunk["characters"], "character")
         origin = _describe_passage_place(chunk)
@@ -357,7 +357,7 @@ def _make_recent_citing_turn_blocks(
     shown = citations[:MAX_CITATIONS]
     marks = library.find_marks_in_conversations_of_turns(one.source for one in shown)
     heading = f"Cited in the last {CITATION_DAYS} days"
-    blocks: list[ReaderBlock] = [make_heading("cites", heading, f"{len(citations):,}")]
+    blocks: list[ReaderBlock] = [make_heading_block("cites", heading, f"{len(citations):,}")]
     if not citations:
         blocks.append(ParagraphBlock("none", [("No turn cited this entry.", "dim")]))
     for number, citation in enumerate(shown):

@@ -21,7 +21,7 @@ from kbtui.tui.reader.reader_blocks import (
     MarkdownBlock,
     ParagraphBlock,
     ReaderBlock,
-    make_heading,
+    make_heading_block,
     make_message_blocks,
 )
 from kbtui.tui.reader.reader_document import (
@@ -150,11 +150,11 @@ def _make_news_blocks(
     the news since the last visit.
     """
     if left_off is not None:
-        yield make_heading("left", "Where you left off")
+        yield make_heading_block("left", "Where you left off")
         title = _find_title_of_reference(contents, left_off)
         yield _make_home_page_link_row(f"left:{left_off}", title, "", left_off)
     if running := list_running_conversations(contents, now):
-        yield make_heading("running", "Being written now")
+        yield make_heading_block("running", "Being written now")
         for info in running[:MAX_NEWS]:
             yield _make_home_page_link_row(
                 f"running:{info.id}", info.name, info.short_agent_name, info.ref
@@ -162,7 +162,7 @@ def _make_news_blocks(
     if visit is None:
         return
     news = find_news_since_visit(contents, visit)
-    yield make_heading("news", "Since your last visit", format_time_with_date(visit.at, now))
+    yield make_heading_block("news", "Since your last visit", format_time_with_date(visit.at, now))
     if not news.conversations and not news.subjects:
         yield _make_paragraph("no-news", "Nothing has changed.", "dim", lead=[("  ", "")])
     for info in news.conversations[:MAX_NEWS]:
@@ -237,7 +237,7 @@ def _make_home_page_topic_blocks(contents: TopicsAndConversations) -> list[Reade
     count += f", {hidden:,} hidden" if hidden else ""
     disabled = sum(one.disabled for listing in contents.listings for one in listing.subjects)
     count += f", {disabled:,} disabled" if disabled else ""
-    blocks: list[ReaderBlock] = [make_heading("topics", "Topics", count)]
+    blocks: list[ReaderBlock] = [make_heading_block("topics", "Topics", count)]
     for listing in contents.listings:
         topic = listing.topic
         words: Spans = [(sanitize_to_one_line(topic.name), "strong")]
@@ -253,10 +253,10 @@ def _make_home_page_hint_without_topics(
     contents: TopicsAndConversations, key: str
 ) -> list[ReaderBlock]:
     if _are_all_topics_unreadable(contents):
-        heading = make_heading("topics", "None of the topics can be read")
+        heading = make_heading_block("topics", "None of the topics can be read")
         return [heading, _make_paragraph("why", UNREADABLE_TOPICS, "dim")]
     blocks = [
-        make_heading("topics", "No topics yet"),
+        make_heading_block("topics", "No topics yet"),
         MarkdownBlock("first", FIRST_TOPIC.format(file=contents.topics_file)),
     ]
     if key:
@@ -276,11 +276,11 @@ def _make_home_page_conversation_blocks(
             )
             if not contents.agents:
                 hint = "To read the sessions of other agents, add them to `agents` in the table [conversations] of config.toml."
-        heading = make_heading("talks", "No conversations yet")
+        heading = make_heading_block("talks", "No conversations yet")
         return [heading, _make_paragraph("no-talks", hint, "dim")]
     found = contents.main_conversations
     count = format_counted_noun(len(found), "conversation")
-    blocks: list[ReaderBlock] = [make_heading("talks", "Recent conversations", count)]
+    blocks: list[ReaderBlock] = [make_heading_block("talks", "Recent conversations", count)]
     live = [info for info in found if not info.archived]
     for info in sorted(live, key=lambda info: info.make_time_sort_key(), reverse=True)[
         :RECENT_CONVERSATIONS
@@ -341,7 +341,7 @@ def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> ReaderD
     blocks += _make_problem_blocks(listing.problems)
     if topic.enable:
         cost = format_characters_and_tokens(len(learn_text))
-        blocks.append(make_heading("learn", "What `learn` returns for this topic", cost))
+        blocks.append(make_heading_block("learn", "What `learn` returns for this topic", cost))
         blocks.append(MarkdownBlock("listing", learn_text, above=1, lead=[("▎ ", "rule")]))
     badges: Spans = [] if topic.enable else [("switched off", "warning")]
     name = sanitize_to_one_line(topic.name)
@@ -403,7 +403,7 @@ def build_main_help_document(
         "In an input, letters are typed as text. Press Esc to leave it and use single-key commands."
     )
     blocks += [
-        make_heading("head:marks", "Marks in the library"),
+        make_heading_block("head:marks", "Marks in the library"),
         FactTableBlock("marks", marks),
         _make_paragraph("input", text, "dim", above=1),
     ]
@@ -433,7 +433,7 @@ def _make_key_tables(
     for number, (task, members) in enumerate(tasks.items()):
         heading = task if scope == "everywhere" else f"{where}: {task}" if task else where
         blocks += [
-            make_heading(f"head:{scope}:{number}", heading, above=1 if blocks else above),
+            make_heading_block(f"head:{scope}:{number}", heading, above=1 if blocks else above),
             _make_key_table(f"keys:{scope}:{number}", members),
         ]
     return blocks
@@ -495,7 +495,7 @@ def _make_ranking_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
         given = ", ".join(f"{name} {gives:.4f}" for name, gives in among_turns.items() if gives)
         place = f", changes the combined score by {explanation.place_gives:+.4f}"
         facts.append(("among turns", [(given, ""), (place, "dim")]))
-    heading = make_heading("head:legs", "Ranks by keywords and by meaning")
+    heading = make_heading_block("head:legs", "Ranks by keywords and by meaning")
     return [heading, FactTableBlock("legs", facts)]
 
 
@@ -508,7 +508,7 @@ def _make_matching_term_blocks(explanation: RankExplanation) -> list[ReaderBlock
     blocks: list[ReaderBlock] = []
     if facts or absent:
         more = len(explanation.matches) - MAX_TERMS
-        blocks.append(make_heading("head:words", "Words", f"{more} more" if more > 0 else ""))
+        blocks.append(make_heading_block("head:words", "Words", f"{more} more" if more > 0 else ""))
         blocks.append(FactTableBlock("words", facts))
     for n, line in enumerate(absent):
         text = f"{line[0].upper()}{line[1:]}"
@@ -529,7 +529,7 @@ def _make_embedded_text_blocks(explanation: RankExplanation) -> list[ReaderBlock
         (f"+ {weight:g} ×", [(f"{name}: ", "dim"), (text, "")]) for name, weight, text in weighted
     ]
     return [
-        make_heading("head:made", "Embedded text"),
+        make_heading_block("head:made", "Embedded text"),
         _make_paragraph("text", sanitize_to_one_line(parts.text)),
         FactTableBlock("made", facts, above=1),
     ]

@@ -15,7 +15,7 @@ from kbtui.tui.reader.reader_blocks import (
     LeftAndRightLineBlock,
     ParagraphBlock,
     ReaderBlock,
-    make_heading,
+    make_heading_block,
     make_turn_mark_blocks,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
@@ -106,7 +106,7 @@ def build_insights_reader_document(found: UsageStatistics, create_key: str) -> R
             left_out=found.outdated_turns_total - len(found.outdated_turns),
         ),
         *_make_token_sections(found.tokens),
-        make_heading("head:chart", "By day", f"last {days}"),
+        make_heading_block("head:chart", "By day", f"last {days}"),
         DailyActivityChartBlock("days", found),
     ]
     return ReaderDocument("insights", f"The last {days}", blocks)
@@ -194,7 +194,7 @@ def _make_token_sections(tokens: PeriodTokenStatistics) -> list[ReaderBlock]:
             blocks += _make_insights_section(f"tokens-{name}", heading, rows)
     if tokens.day_before is not None:
         text = f"  no tokens in this period; the last were used on {tokens.day_before}"
-        blocks.append(make_heading("head:tokens", "Tokens"))
+        blocks.append(make_heading_block("head:tokens", "Tokens"))
         blocks.append(ParagraphBlock("none:tokens", [(text, "dim")]))
     return blocks
 

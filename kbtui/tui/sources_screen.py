@@ -34,7 +34,7 @@ from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     ParagraphBlock,
     VerbatimTextBlock,
-    make_heading,
+    make_heading_block,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import ListDetailScreen
@@ -180,7 +180,7 @@ def make_source_problem_details(problem: KnowledgeProblem) -> ReaderDocument:
     file = problem.where or SOURCES_FILE
     hint = f"Correct {sanitize_to_one_line(file)} in your editor; this screen cannot change an invalid source."
     blocks: list[ReaderBlock] = [
-        make_heading("head", "Cannot be read", above=0),
+        make_heading_block("head", "Cannot be read", above=0),
         ParagraphBlock("what", [(sanitize_to_one_line(str(problem)), "error")]),
         ParagraphBlock("how", [(hint, "dim")], above=1),
     ]
@@ -210,7 +210,7 @@ def make_source_details(state: SourceWithLastRun, now: datetime) -> ReaderDocume
     blocks: list[ReaderBlock] = [
         ParagraphBlock("name", [(source.name, "h1")]),
         FactTableBlock("facts", facts),
-        make_heading("run", "Last run"),
+        make_heading_block("run", "Last run"),
         *_make_last_run_blocks(state.run, now),
         *_make_source_declaration_blocks(state),
     ]
@@ -248,7 +248,7 @@ def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Re
 def _make_source_declaration_blocks(state: SourceWithLastRun) -> list[ReaderBlock]:
     toml = format_source_as_toml(state.source)
     return [
-        make_heading("block", "Declaration", state.file),
+        make_heading_block("block", "Declaration", state.file),
         VerbatimTextBlock("toml", toml, language="toml", panel=True, first_line=1),
     ]
 

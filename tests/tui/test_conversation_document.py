@@ -12,7 +12,7 @@ from kbtui.library import open_workspace
 from kbtui.terminal_text import format_counted_noun
 from kbtui.tui.reader.conversation_document_builder import (
     build_conversation_document,
-    summarize_tool_arguments,
+    find_argument_that_describes_tool_call,
 )
 from kbtui.tui.reader.document_view import DocumentViewport
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
@@ -245,7 +245,7 @@ def test_calls_can_be_found_and_numbered(workspace_root: Path) -> None:
     ],
 )
 def test_a_call_is_summarized_by_its_main_argument(arguments: dict | None, wanted: str) -> None:  # type: ignore[type-arg]
-    assert summarize_tool_arguments(arguments) == wanted
+    assert find_argument_that_describes_tool_call(arguments) == wanted
 
 
 def test_a_call_whose_arguments_are_free_text_shows_the_text(workspace_root: Path) -> None:

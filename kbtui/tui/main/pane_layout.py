@@ -129,7 +129,7 @@ class PaneLayout:
         else:
             order = [
                 FOCUS_TARGETS[name]
-                for name in (self.left_pane_id, "reader", "citations")
+                for name in (self.library_or_outline_pane_id, "reader", "citations")
                 if name not in self.folded_pane_ids or name == self.focused_pane_id
             ]
         panes = [self._find_pane_id(self._screen.query_one(selector)) for selector in order]
@@ -137,7 +137,7 @@ class PaneLayout:
         self.focus_widget(order[(now + step) % len(order)])
 
     @property
-    def left_pane_id(self) -> str:
+    def library_or_outline_pane_id(self) -> str:
         """The id of the pane to the left of the reader: the library, or the outline that covers it."""
         return "outline" if self._screen.has_class("outlining") else "library"
 
@@ -236,7 +236,11 @@ class PaneLayout:
         If no pane is visible there, return 0. `name` is the id of the pane on this side of the
         reader.
         """
-        opposites = {"library": "citations", "outline": "citations", "citations": self.left_pane_id}
+        opposites = {
+            "library": "citations",
+            "outline": "citations",
+            "citations": self.library_or_outline_pane_id,
+        }
         other = opposites.get(name)
         if other is None or not self._screen.query_one(f"#{other}").display:
             return 0
@@ -273,7 +277,7 @@ class PaneLayout:
             return False
         if name == "reader":
             is_searching = self._screen.has_class("searching")
-            name, by = ("results" if is_searching else self.left_pane_id), -by
+            name, by = ("results" if is_searching else self.library_or_outline_pane_id), -by
         pane = self._screen.query_one(f"#{name}")
         if not pane.display or pane.size.width == 0:
             return False

@@ -162,7 +162,7 @@ class StatusBar(StyledTextWidget):
             self._last_ready_event = event
             if event.get("paused") and self._phase == "vectors":
                 self._activities.pop("index", None)
-            self._show_index_ready(event)
+            self._show_readiness_of_index_and_search(event)
         elif event["event"] == "gone":
             self._activities.pop("index", None)
             self._first_index_by = "" if self._was_ready else "alone"
@@ -181,7 +181,9 @@ class StatusBar(StyledTextWidget):
         done, total = event["done"], event["total"]
         if event["phase"] == "vectors" and self._last_ready_event:
             self._last_ready_event = {**self._last_ready_event, "left": total - done}
-            self._show_index_ready(self._last_ready_event, event.get("parts") or {})
+            self._show_readiness_of_index_and_search(
+                self._last_ready_event, event.get("parts") or {}
+            )
         if done >= total:
             self._activities.pop("index", None)
             return
@@ -200,7 +202,7 @@ class StatusBar(StyledTextWidget):
                 text += f", {_format_time_left(left)} left"
         self._activities["index"], self._phase = text, event["phase"]
 
-    def _show_index_ready(
+    def _show_readiness_of_index_and_search(
         self, event: EngineReadinessEvent, embedded_parts: EmbeddedParts | None = None
     ) -> None:
         error, left = event.get("error"), event.get("left")

@@ -59,7 +59,7 @@ class WorkspaceChangeListener:
     def read_lists_and_listen_to_engine(self) -> None:
         """Read the library and listen to the engine. If the engine is not running, start it."""
         self.read_library_lists()
-        self._main.screen.set_interval(CHECK_SECONDS, self._start_workspace_check)
+        self._main.screen.set_interval(CHECK_SECONDS, self._start_check_that_workspace_exists)
 
         def receive_engine_event(event: EngineEvent) -> None:
             self._main.screen.call_later(self.handle_engine_event, event)
@@ -81,7 +81,7 @@ class WorkspaceChangeListener:
         if self._stop_listening:
             self._stop_listening()
 
-    def _start_workspace_check(self) -> None:
+    def _start_check_that_workspace_exists(self) -> None:
         # Check it in a background thread, because a file system may be slow to answer.
         workspace = self._main.library.workspace
         if not self._check_worker.has_running_call:

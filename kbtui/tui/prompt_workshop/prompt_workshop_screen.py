@@ -60,7 +60,7 @@ from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import (
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     ParagraphBlock,
-    make_heading,
+    make_heading_block,
     make_message_blocks,
     make_source_text_blocks,
 )
@@ -229,7 +229,7 @@ def make_toml_change_preview(
 ) -> PromptWorkshopPreview:
     """Return a preview with a heading, a note, and the unified diff of a change."""
     blocks: list[ReaderBlock] = [
-        make_heading("head", sanitize_to_one_line(heading), above=0),
+        make_heading_block("head", sanitize_to_one_line(heading), above=0),
         ParagraphBlock("words", [(note, "dim")]),
         *make_source_text_blocks("text", change.diff, language="diff", above=1),
     ]
@@ -842,7 +842,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             "it and use single-key commands."
         )
         return [
-            make_heading("head:signs", "Signs"),
+            make_heading_block("head:signs", "Signs"),
             FactTableBlock("signs", signs),
             ParagraphBlock("note", [(note, "dim")], above=1),
         ]

@@ -82,7 +82,9 @@ _MAIN_ARGUMENTS = (
 _MAX_SUMMARY_CHARACTERS = 120
 
 
-def summarize_tool_arguments(arguments: dict[str, Any] | None, directory: str | None = None) -> str:
+def find_argument_that_describes_tool_call(
+    arguments: dict[str, Any] | None, directory: str | None = None
+) -> str:
     """Return the argument value that best describes a tool call, on one line.
 
     If no value is suitable, return "". A path under `directory`, where the agent ran, becomes
@@ -108,7 +110,9 @@ def summarize_tool_arguments(arguments: dict[str, Any] | None, directory: str | 
     return cut_to_width(summary, _MAX_SUMMARY_CHARACTERS)
 
 
-def _summarize_changed_paths(changes: Iterable[TurnFileAction], directory: str | None) -> str:
+def _list_changed_paths_on_one_line(
+    changes: Iterable[TurnFileAction], directory: str | None
+) -> str:
     """Return the paths of changed files on one line; those under `directory` are relative to it."""
     paths = [one.path.removeprefix(f"{directory}/") if directory else one.path for one in changes]
     summary = sanitize_to_one_line(", ".join(dict.fromkeys(paths)))
@@ -488,7 +492,7 @@ class _ConversationReaderDocumentBuilder:
         self.changes_by_tool = {}
         for number, compaction in enumerate(self.conversation.compactions):
             if compaction.first == turn.number:
-                self._add_compaction_note(f"compaction:{number}", compaction)
+                self._add_note_before_compacted_turns(f"compaction:{number}", compaction)
         self.after_fold, self.space_above = False, 0
         self.last_time = None
         self._format_time_if_minute_changed(turn.started_at)
@@ -572,7 +576,9 @@ class _ConversationReaderDocumentBuilder:
         link = conversation if is_id else None
         self._append_blocks(ParagraphBlock(key, spans, link=link))
 
-    def _add_compaction_note(self, key: str, compaction: ConversationCompaction) -> None:
+    def _add_note_before_compacted_turns(
+        self, key: str, compaction: ConversationCompaction
+    ) -> None:
         """Add a note for the user before the first turn that a compaction covers."""
         self.view, self.after_fold = "user", False
         left: Spans = [("compacted ", "accent")]
@@ -765,8 +771,8 @@ class _ConversationReaderDocumentBuilder:
         if event.name:
             self.changes_by_tool[event.name] = (event.call, changes)
         summary = (
-            _summarize_changed_paths(changes, directory)
-            or summarize_tool_arguments(event.arguments, directory)
+            _list_changed_paths_on_one_line(changes, directory)
+            or find_argument_that_describes_tool_call(event.arguments, directory)
             or sanitize_to_one_line(event.text[:_MAX_SUMMARY_CHARACTERS])
         )
         words.append((summary, "dim path" if _looks_like_path(summary) else "dim"))
@@ -839,7 +845,7 @@ class _ConversationReaderDocumentBuilder:
         directory = self.conversation.info.working_directory
         for number, one in enumerate(changes):
             if len(changes) > 1 or one.kind != "changed":
-                name = _summarize_changed_paths([one], directory)
+                name = _list_changed_paths_on_one_line([one], directory)
                 moved = f" from {sanitize_to_one_line(one.old_path)}" if one.old_path else ""
                 self._add_diff_heading(f"{key}:file:{number}", f"{one.kind} {name}{moved}", one)
             self._append_blocks(*make_diff_blocks(f"{key}:diff:{number}", one.hunks))

@@ -308,7 +308,9 @@ class DocumentViewport:
         is_same_file = signature and signature == self.document.conversation_signature
         following = self.should_follow_new_text and not is_same_file
         top, cursor = self.make_reading_position(self.top), self.make_reading_position()
-        source_lines = [self._find_source_line_and_offset(at) for at in (self.top, self.cursor)]
+        source_lines = [
+            self._find_source_line_and_screen_line_offset(at) for at in (self.top, self.cursor)
+        ]
         moved_lines = map_old_to_new_source_lines(self.document, document)
         if has_lost_turns(self.document, document):
             top, cursor = (
@@ -332,7 +334,9 @@ class DocumentViewport:
             if all(at != self.cursor for at, _ in self.rows):
                 self.keep_cursor_visible(self.height // 4)
 
-    def _find_source_line_and_offset(self, position: DocumentLinePosition) -> tuple[int, int]:
+    def _find_source_line_and_screen_line_offset(
+        self, position: DocumentLinePosition
+    ) -> tuple[int, int]:
         """Return the number of the source line at or above a position in its block, and the distance from its start.
 
         The distance is a number of screen lines. If there is no such source line, both numbers are

@@ -198,7 +198,9 @@ class LeftAndRightLineBlock(ReaderBlock):
         return join_span_texts(self.left)
 
 
-def make_heading(key: str, text: str, note: str = "", above: int = 1) -> LeftAndRightLineBlock:
+def make_heading_block(
+    key: str, text: str, note: str = "", above: int = 1
+) -> LeftAndRightLineBlock:
     """Return a heading with a note at the right edge."""
     return LeftAndRightLineBlock(key, [(text, "h2")], [(note, "dim")] if note else [], above=above)
 

@@ -300,7 +300,7 @@ def make_tool_text_blocks(
             continue
         language = part.language
         if not part.is_fenced:
-            language = find_language_of_path(path) if path else _guess_code_language(content)
+            language = find_language_of_path(path) if path else _detect_xml_as_language(content)
         elif path and find_language_of_path(path):
             language = find_language_of_path(path)
         name = f"{key}:{number}" if number else key
@@ -328,7 +328,7 @@ def _trim_blank_lines_from_range(text: str, part: _ToolTextPart) -> tuple[int, i
     return start, end
 
 
-def _guess_code_language(text: str) -> str:
+def _detect_xml_as_language(text: str) -> str:
     stripped = text.strip()
     return "xml" if re.match(r"<[A-Za-z_?]", stripped) and stripped.endswith(">") else ""
 
@@ -425,8 +425,8 @@ def _make_blocks_and_fold_long_middle(
     if count <= MAX_LINES and end - start <= MAX_CHARACTERS:
         return list(make_section_blocks(key, start, end))
     if count > MAX_LINES:
-        middle = _find_position_after_lines(text, start, HEAD_LINES)
-        tail = _find_position_after_lines(text, middle, count - HEAD_LINES - TAIL_LINES)
+        middle = _find_position_after_line_breaks(text, start, HEAD_LINES)
+        tail = _find_position_after_line_breaks(text, middle, count - HEAD_LINES - TAIL_LINES)
         hidden = format_counted_noun(count - HEAD_LINES - TAIL_LINES, "more line")
     else:
         # The lines are few but long. There may be only one.
@@ -453,7 +453,7 @@ def _find_split_position_near_end(text: str, start: int, end: int) -> int:
     return cut or text.rfind(" ", (start + end) // 2, end) + 1 or end
 
 
-def _find_position_after_lines(text: str, start: int, lines: int) -> int:
+def _find_position_after_line_breaks(text: str, start: int, lines: int) -> int:
     """Return the position after the next `lines` line breaks, counted from `start`."""
     position = start
     for _ in range(lines):
