@@ -526,7 +526,7 @@ class EntriesScreen(ListDetailScreen):
         total = format_counted_noun(page.total, "entry", "entries")
         counts = ((name, page.by_status.get(name)) for name in ENTRY_STATUSES)
         statuses = [f"{count:,} {name}" for name, count in counts if count]
-        details = " · ".join([*statuses, *self._describe_included_entries()])
+        details = " · ".join([*statuses, *self._describe_included_entry_states()])
         left: Spans = [(total, "strong"), (f"  {details}", "dim")]
         kinds = sorted(page.by_type.items(), key=lambda pair: (-pair[1], pair[0]))[:6]
         types = [
@@ -541,7 +541,7 @@ class EntriesScreen(ListDetailScreen):
         self._show_list_position()
         self.show_key_hints()
 
-    def _describe_included_entries(self) -> list[str]:
+    def _describe_included_entry_states(self) -> list[str]:
         """Return phrases that say which entries are listed, such as "without archived and disabled"."""
         shown = [name for name, is_shown in self._flags.items() if is_shown]
         # Disabled subjects are not in the index.

@@ -802,7 +802,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self._parsed = parse_library_filter(text, self._clock(), partial=typing)
         self._is_typing_filter = typing
         self._look_up_filter(self._lookups)
-        self._show_filter_matches_and_mistakes()
+        self._show_rows_matching_filter_and_mistakes()
 
     def _look_up_filter(self, known: Mapping[str, EntriesMatchingFilter]) -> None:
         """Look up the filter's conditions in the index, except those whose results are in `known`.
@@ -824,14 +824,14 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
         def keep_lookups_and_show_filter(found: dict[str, EntriesMatchingFilter]) -> None:
             self._lookups = {**known, **found}
-            self._show_filter_matches_and_mistakes()
+            self._show_rows_matching_filter_and_mistakes()
 
         self._lookup_worker.submit_call(
             lambda: {text: find_entries_or_mistake(text) for text in wanted},
             keep_lookups_and_show_filter,
         )
 
-    def _show_filter_matches_and_mistakes(self) -> None:
+    def _show_rows_matching_filter_and_mistakes(self) -> None:
         """Show the rows that match the filter, and the mistakes in the filter."""
         text = self.filter.input.value
         found = self._parsed.add_looked_up_entries(self._lookups)

@@ -104,10 +104,12 @@ def exit_when_terminal_closes() -> None:
     """
     if sys.__stdin__ is not None and sys.__stdin__.isatty():
         terminal = sys.__stdin__.fileno()
-        threading.Thread(target=_exit_after_terminal_hangup, args=(terminal,), daemon=True).start()
+        threading.Thread(
+            target=_wait_for_terminal_hangup_and_exit, args=(terminal,), daemon=True
+        ).start()
 
 
-def _exit_after_terminal_hangup(terminal: int) -> None:
+def _wait_for_terminal_hangup_and_exit(terminal: int) -> None:
     poll = select.poll()
     poll.register(terminal, 0)
     while not any(state & select.POLLHUP for _, state in poll.poll()):

@@ -404,7 +404,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         for mark, _ in prompt_with_changes.refusals:
             self.marks.remove_pending_mark(mark)
         self._show_prompt_totals()
-        self._show_selected_row_details()
+        self._show_row_facts_and_preview_after_delay()
         # The marks may have changed while the thread ran.
         if self.marks.pending_marks_in_order != prompt_with_changes.marks:
             self._apply_pending_marks_to_prompt()
@@ -472,7 +472,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def _rebuild_tree_rows(self) -> None:
         """Build the rows of the tree again, or the list of matches if the user has typed a pattern."""
         if self.pattern_result.text.strip():
-            self._show_matches_of_pattern(self.pattern_result.text)
+            self._list_matches_of_pattern_instead_of_tree(self.pattern_result.text)
         elif (prompt_with_changes := self.prompt_with_changes) is not None:
             options = replace(self.options, opened=set(self.options.opened))
             make_rows = partial(make_subject_tree_rows, prompt_with_changes, options)
@@ -487,9 +487,9 @@ class PromptWorkshopScreen(ListDetailScreen):
         empty = "No matches." if has_pattern else "Nothing to show."
         self.list.set_rows(rows, [(empty, "dim")], select=self._key_to_select)
         self._key_to_select = None
-        self._show_selected_row_details()
+        self._show_row_facts_and_preview_after_delay()
 
-    def _show_matches_of_pattern(self, text: str) -> None:
+    def _list_matches_of_pattern_instead_of_tree(self, text: str) -> None:
         """Parse a pattern and list its matches; for an empty pattern, show the tree again."""
         if not text.strip():
             self.pattern_worker.discard_pending_results()
@@ -520,7 +520,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def _set_pattern_result(self, result: SubjectPatternMatches) -> None:
         self.pattern_result = result
         self.pattern_bar.show_pattern_result(result, result.size.format_prompt_size_with_units())
-        self._show_selected_row_details(PREVIEW_DELAY)
+        self._show_row_facts_and_preview_after_delay(PREVIEW_DELAY)
 
     def action_focus_pattern_input(self) -> None:
         self._pattern_topic = self.list.selected_tree_node.topic or self._pattern_topic
@@ -529,7 +529,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     @on(Input.Changed, "#pattern")
     def _on_pattern_changed(self, event: Input.Changed) -> None:
         self._withdraw_proposed_change()
-        self._show_matches_of_pattern(event.value)
+        self._list_matches_of_pattern_instead_of_tree(event.value)
 
     def action_focus_filter(self) -> None:
         self.filter.show_input()
@@ -546,7 +546,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     # the selected row and its preview
 
-    def _show_selected_row_details(self, delay: float = 0.001) -> None:
+    def _show_row_facts_and_preview_after_delay(self, delay: float = 0.001) -> None:
         """Describe the selected row now, and build its preview after a delay."""
         if self.prompt_with_changes is None:
             return
@@ -597,7 +597,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     @on(RowList.SelectedRowChanged)
     def _on_row_selected(self) -> None:
         self._withdraw_proposed_change()
-        self._show_selected_row_details(PREVIEW_DELAY)
+        self._show_row_facts_and_preview_after_delay(PREVIEW_DELAY)
 
     @on(RowList.RowClicked)
     def _on_row_clicked(self) -> None:
@@ -614,7 +614,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def action_toggle_preview_kind(self) -> None:
         self.view = "prompt" if self.view == "learn" else "learn"
         self._withdraw_proposed_change()
-        self._show_selected_row_details()
+        self._show_row_facts_and_preview_after_delay()
 
     def action_open_row_or_write(self) -> None:
         """Write the change under review.
@@ -792,7 +792,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.show_message()
         elif self._shown_change is not None:
             self._withdraw_proposed_change()
-            self._show_selected_row_details()
+            self._show_row_facts_and_preview_after_delay()
         elif self.pattern_bar.input.value or self.focused is self.pattern_bar.input:
             self.pattern_bar.input.value = ""
             self.set_focus(self.list)
