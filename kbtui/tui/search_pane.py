@@ -348,7 +348,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         """The number of entries with hits, including hits beyond the limit of the search."""
         if self.answer is None:
             return 0
-        entries = {_make_entry_key(hit) for hit in self.answer.hits}
+        entries = {_make_key_of_project_and_entry(hit) for hit in self.answer.hits}
         return max(len(entries), self.answer.total - len(self.answer.hits) + len(entries))
 
     @property
@@ -359,7 +359,11 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     def _list_best_hit_rows(self) -> list[ListRow]:
         """Return the row of the best hit of each entry."""
-        rows = {_make_entry_key(row.data): row for row in self.list.rows[::-1] if row.selectable}
+        rows = {
+            _make_key_of_project_and_entry(row.data): row
+            for row in self.list.rows[::-1]
+            if row.selectable
+        }
         return [*rows.values()][::-1]
 
     def select_hit(self, number: int) -> bool:
@@ -379,7 +383,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         text = ""
         if self.answer and self.answer.hits and not self.is_showing_suggestions:
             above = [row.data for row in self.list.rows[: self.list.index + 1] if row.selectable]
-            text = f"hit {len({*map(_make_entry_key, above)}):,} of {self.total_entries_with_hits_text}"
+            text = f"hit {len({*map(_make_key_of_project_and_entry, above)}):,} of {self.total_entries_with_hits_text}"
             keys = get_configured_keys(self)
             key = find_key_label_of_command("go", keys)
             if isinstance(self.screen.focused, SearchInput):
@@ -396,14 +400,14 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         """
         groups: dict[tuple[str | None, str], list[Hit]] = {}
         for hit in _group_hits_by_project(answer.hits):
-            groups.setdefault(_make_entry_key(hit), []).append(hit)
+            groups.setdefault(_make_key_of_project_and_entry(hit), []).append(hit)
         short_refs = answer.short_refs
         if self.passages is not None:
             short_refs = {**short_refs, **self.passages.short_refs}
             shown = {hit.chunk_id for hit in answer.hits}
             for hit in self.passages.hits:
-                if hit.chunk_id not in shown and _make_entry_key(hit) in groups:
-                    groups[_make_entry_key(hit)].append(hit)
+                if hit.chunk_id not in shown and _make_key_of_project_and_entry(hit) in groups:
+                    groups[_make_key_of_project_and_entry(hit)].append(hit)
         project = workspace = None
         digits = len(str(len(groups)))
         for number, (entry, hits) in enumerate(groups.items(), 1):
@@ -426,8 +430,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         row, answer = self.list.selected_row, self.answer
         if row is None or answer is None:
             return
-        entry = _make_entry_key(row.data)
-        hits = [hit for hit in answer.hits if _make_entry_key(hit) == entry]
+        entry = _make_key_of_project_and_entry(row.data)
+        hits = [hit for hit in answer.hits if _make_key_of_project_and_entry(hit) == entry]
         if entry in self._unfolded:
             self._unfolded.remove(entry)
             self._show_hits(select=hits[0].chunk_id)
@@ -495,7 +499,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             left = [(f"Top {shown} of {total}", "")]
             if shown < MAX_HITS:
                 left.append((" · ↓ for more", "dim"))
-        elif entries := len({_make_entry_key(hit) for hit in answer.hits}):
+        elif entries := len({_make_key_of_project_and_entry(hit) for hit in answer.hits}):
             passages = answer.total + answer.left_out
             if passages > entries:
                 left.append((f" · {passages:,} passages", "dim"))
@@ -591,7 +595,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self.post_message(self.HitOpened(row.data, preview=False))
 
 
-def _make_entry_key(hit: Hit) -> tuple[str | None, str]:
+def _make_key_of_project_and_entry(hit: Hit) -> tuple[str | None, str]:
     """Return a value that identifies the entry of a hit.
 
     An entry id alone is not enough, because two projects can have entries with the same id.
