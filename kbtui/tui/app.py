@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 DOUBLE_PRESS_SECONDS = 2.0
-"""Two presses of ctrl+c within this many seconds quit kbtui."""
+"""The maximum time in seconds between two presses of ctrl+c that quit kbtui."""
 
 
 class TuiStartOptions(NamedTuple):
@@ -95,7 +95,7 @@ class KbtuiApp(App[None]):
         self.start = start or TuiStartOptions()
         self.plain = self.start.plain or library.settings.plain
         self.problems: list[str] = []
-        """Messages about errors in the user's keys and themes. The home page shows them."""
+        """Messages about errors in the user's keys and themes, which the home page shows."""
         self._own_themes = {theme.name: theme for theme in THEMES}
         self._variables: dict[str, dict[str, str]] = {}
         """The CSS variables of each theme, by the name of the theme."""
@@ -203,9 +203,9 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit, unless a screen refuses to close; then show that screen.
+        """Quit kbtui. If a screen refuses to close, show that screen instead.
 
-        A screen refuses, for example, if it has unwritten changes.
+        For example, a screen refuses if it has unwritten changes.
         """
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_close_screen():
@@ -215,7 +215,7 @@ class KbtuiApp(App[None]):
         await super().action_quit()
 
     def action_help_quit(self) -> None:
-        """Quit at the second ctrl+c in a row. Textual calls this method only if no text is selected."""
+        """Quit at the second press of ctrl+c. Textual calls this method only if no text is selected."""
         if monotonic() - self._last_quit < DOUBLE_PRESS_SECONDS:
             self.call_later(self.action_quit)
             return
@@ -231,7 +231,7 @@ class KbtuiApp(App[None]):
     def _fatal_error(self) -> None:
         """Log the traceback of a crash, and exit.
 
-        The values of local variables are not logged, because they may contain the user's texts.
+        The values of local variables are not logged, because they may contain what the user wrote.
         """
         from traceback import format_exc
 
@@ -248,7 +248,7 @@ class KbtuiApp(App[None]):
         """
         redirect, failure = self._stderr_redirect, None
         with super().suspend():
-            # Textual resumes only if its `with` block ends without an exception, so raise the exception later.
+            # Textual resumes only if its `with` block ends without an exception, so keep the exception and raise it afterwards.
             try:
                 with redirect.restore_stderr_temporarily() if redirect else nullcontext():
                     # Textual removes NO_COLOR from the environment; the other program should see it.
@@ -270,7 +270,7 @@ def run_tui(
     Raises `KbtuiError` if the TUI crashed.
     """
     if library.settings.terminal_text != "strip":
-        # The value "off" applies only to the output of commands: escape sequences would garble the screen.
+        # The value "off" applies only to the output of commands, because escape sequences would garble the screen.
         set_sanitize_policy("visualize")
     start = start or TuiStartOptions()
     if not library.settings.theme:

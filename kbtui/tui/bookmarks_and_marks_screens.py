@@ -67,8 +67,8 @@ def ask_for_and_save_turn_mark(
 ) -> None:
     """Ask for the state, note and passage of a mark on a turn or call, and save the mark.
 
-    `placed` is the mark that the user changes or removes; None means that the user sets a new mark.
-    `on_changed` is called with a message when the mark has been saved or removed.
+    `placed` is the mark that the user changes or removes; it is None for a new mark. After the mark
+    has been saved or removed, `on_changed` is called with a message for the user.
     """
     known = placed.mark if placed else None
     options = [DialogOption(name[0], name, "", name) for name in MARK_STATES]
@@ -154,7 +154,7 @@ class BookmarkAndMarkScreenBase(StyledScreen):
 
     @abstractmethod
     def read_rows(self) -> list[ListRow]:
-        """Return a row for each item; its `data` is the item. Called in a background thread."""
+        """Return a row for each item; the row's `data` is the item. Called in a background thread."""
 
     @abstractmethod
     def remove_item(self, item: Any) -> object:
@@ -162,7 +162,7 @@ class BookmarkAndMarkScreenBase(StyledScreen):
 
     @abstractmethod
     def restore_item(self, item: Any) -> object:
-        """Store an item again in the user's data. Called in a background thread."""
+        """Put a removed item back into the user's data. Called in a background thread."""
 
     @abstractmethod
     def open_item(self, item: Any) -> None:
@@ -185,7 +185,7 @@ class BookmarkAndMarkScreenBase(StyledScreen):
         self.reload_rows_after_change()
 
     def update_key_hints(self, message: str = "") -> None:
-        """Show the keys and a message below the list."""
+        """Show key hints and a message below the list."""
         if self._removed is not None and not message:
             ref = self._contents.shorten_reference(self._removed.ref)
             message = f"removed {ref}"
@@ -196,13 +196,13 @@ class BookmarkAndMarkScreenBase(StyledScreen):
         self._hints.set_edge_texts(hints, [(message, "strong")])
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait until the items have been read or changed."""
+        """Return whether a key must wait because items are still being read or changed."""
         return self._worker.has_pending_result and key != "escape"
 
     def reload_rows_after_change(self, change: Callable[[], object] | None = None) -> None:
         """Read the items in a background thread, and show them.
 
-        If there is a `change`, the thread calls it before it reads the items.
+        If `change` is given, the thread calls it first.
         """
 
         def change_and_read_rows() -> list[ListRow]:
@@ -221,7 +221,7 @@ class BookmarkAndMarkScreenBase(StyledScreen):
         self.list.set_rows([], [(f"! {sanitize_to_one_line(str(error))}", "error")])
 
     def close_and_open_reference(self, reference: str) -> None:
-        """Close the screen, and open the place that a reference names."""
+        """Close the screen, and open the place to which a reference refers."""
         try:
             self.dismiss(parse_ref(reference))
         except KbtuiError as error:
@@ -345,7 +345,7 @@ class TurnMarksScreen(BookmarkAndMarkScreenBase):
     def _offer_actions_on_lost_mark(self, placed: PlacedMark) -> None:
         """Show what is known about a mark whose text no longer exists, and offer actions.
 
-        No action opens the turn that now has the marked turn's number, because it is another turn.
+        If another turn now has the number of the marked turn, no action opens that turn.
         """
         mark = placed.mark
         text = mark.passage or mark.text

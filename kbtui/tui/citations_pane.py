@@ -65,19 +65,19 @@ UNKNOWN_STATE_NAMES: dict[UnknownStateReason, str] = {
     "tool": "given text is unknown",
     "unreadable": "cannot be read",
 }
-"""A short text for each reason why kbtui cannot find out whether a subject has changed."""
+"""A short description of each reason why kbtui cannot find out whether a subject has changed."""
 MAX_COUNTED_NAMES = 20
-"""The maximum number of names on the citation summary line if the remaining names are only counted."""
+"""The maximum number of names that the citation summary line shows if it only counts the other names."""
 WAITING = "looking up citations …"
 TURN_DELAY_SECONDS = 0.06
 """The number of seconds that the cursor must stay on a turn before the pane shows the turn's citations."""
 
 
 class CitationsPane(BorderOnlyPane, Vertical):
-    """A pane with two lists.
+    """The pane with the citations of a turn, and with the turns that cite the open document.
 
-    The first list has the citations of the turn at the cursor. The second has the turns that cite
-    the open document.
+    The first list contains the citations of the turn at the cursor. The second contains the turns
+    that cite the open document.
     """
 
     BINDINGS = make_key_bindings_of_scopes("citations")
@@ -90,7 +90,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self.text, self.name = text, name
 
     class TurnCitationSummaryLineChanged(Message):
-        """The line that names the citations of the turn at the cursor has changed.
+        """The line that lists the citations of the turn at the cursor has changed.
 
         `forms` are variants of the line, longest first. The list is empty while the pane is visible,
         or if the open document is not a conversation.
@@ -101,7 +101,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self.forms = forms
 
     class ActionsOfAllTurnsLoaded(Message):
-        """The pane's attribute `activities` now has the activity of each turn."""
+        """The pane's attribute `activities` now contains the activity of each turn."""
 
     def __init__(self, library: Library, clock: Clock, reader: DocumentView) -> None:
         super().__init__(id="citations", classes="pane")
@@ -122,11 +122,11 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._short_refs: dict[str, str] = {}
         """The short form of each target of a citation in `_used`, by target."""
         self._using: list[Citation] = []
-        """The citations that name the open document, from all conversations."""
+        """The citations of the open document in all conversations."""
         self._marks_of_using: MarksOfTurns | None = None
         """The user's marks on the turns of `_using`; None until they are loaded."""
         self._cites_of_rows: dict[str, Citation] = {}
-        """The first citation of a changed subject in each row, by row key. If there is none, the row's first citation."""
+        """One citation of each row, by row key: the first one of a changed subject, or else the first one."""
         self._why_not_used = ""
         self.activities: dict[int, TurnActionsAndCommands] = {}
         """The activity of each turn, by turn number; empty until the citations are loaded."""
@@ -142,7 +142,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     @property
     def met_command_conditions(self) -> frozenset[str]:
-        """The conditions of commands that the selected row meets.
+        """The command conditions that the selected row meets.
 
         The set contains "file" if the row opens a tool call, and "difference" if it cites a
         subject.
@@ -239,8 +239,8 @@ class CitationsPane(BorderOnlyPane, Vertical):
     ) -> tuple[list[Citation], dict[str, str], dict[int, TurnActionsAndCommands]]:
         """Return a conversation's citations, and two mappings.
 
-        The first maps each citation's target to a short form of the target. The second maps turn
-        numbers to the activities of the turns. Called in a background thread.
+        The first mapping contains a short form of each citation's target, by target. The second
+        contains the activity of each turn, by turn number. Called in a background thread.
         """
         from kbtui.library.file_turn_history import map_turns_to_actions_and_commands
 
@@ -337,12 +337,12 @@ class CitationsPane(BorderOnlyPane, Vertical):
     def _make_turn_citation_summary_forms(self, conversation: Conversation) -> list[Spans]:
         """Return variants of a line such as "cited: learned api/errors", longest first.
 
-        Each cited subject, conversation and file is named once, a file without its directory. Files
-        come last. Shorter variants have the sign `≠` instead of the state, and omit topics and
-        folders. The shortest variants replace the last names by their number, such as "+9".
+        Each cited subject, conversation and file is listed once. Files come last, without their
+        directories. Shorter variants show the sign `≠` instead of the state, and omit topics and
+        folders. The shortest variants only count the last names, as in "+9".
         """
         turn, used = self._shown_turn_number, self._citations_in_shown_turn
-        # The header names the turn only if the cursor is in it.
+        # If the cursor is in a turn, the header already shows the number of the turn.
         cited = "cited" if self._turn else f"turn {turn} cited"
         if self._used is None:
             return [[(WAITING, "dim")]]
@@ -352,7 +352,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         by_target: dict[str, Citation] = {}
         for cite in sorted(used, key=lambda cite: cite.kind == "file"):
             by_target.setdefault(cite.target, cite)
-        # How many citations have the same text, which says how the target was used, its name and its state.
+        # The number of targets that are described in the same way: by use, name and state.
         counts: Counter[tuple[str, str, str]] = Counter()
         for target, cite in by_target.items():
             name = sanitize_to_one_line(self._short_refs.get(target, target))
@@ -397,10 +397,10 @@ class CitationsPane(BorderOnlyPane, Vertical):
     def _make_rows_of_agent_actions_in_turn(
         self, conversation: str, turn: int, activity: TurnActionsAndCommands
     ) -> Iterator[ListRow]:
-        """Yield rows about the activity of a turn.
+        """Yield rows that show what the agent did in a turn.
 
         They show counts, changed files, commands, and other calls that failed. Files that were only
-        read are counted but not listed, because the list of citations contains them.
+        read are counted but not listed, because the list of citations already contains them.
         """
         from kbtui.tui.reader.tool_call_blocks import make_changed_line_count_spans
 
@@ -459,7 +459,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         cite = cites[0]
         parts = [f"turn {cite.turn}"]
         if cite.timestamp:
-            # Show the date on the second line, so that the title has the whole width.
+            # Show the date on the second line, so that the title can use the whole width.
             parts.append(format_time_or_date(cite.timestamp, self._clock()))
         parts.append(", ".join(dict.fromkeys(USE_NAMES.get(one.how, one.how) for one in cites)))
         name: Spans = [(sanitize_to_one_line(cite.source_title or cite.source), "")]
@@ -559,7 +559,7 @@ def _summarize_turn_actions(activity: TurnActionsAndCommands) -> Iterator[str]:
 
 
 def _describe_citation_state(cite: Citation) -> Span | None:
-    """Return a text that says whether the cited subject has changed, or why this is unknown.
+    """Return whether the cited subject has changed, or why this is unknown, in a few words.
 
     Return None if neither the state nor the reason is known.
     """
@@ -575,7 +575,7 @@ def _describe_citation_state(cite: Citation) -> Span | None:
 
 
 def _choose_phrase_to_highlight(quote: str) -> tuple[str, ...]:
-    """Return a tuple with one phrase of the quote for the reader to highlight.
+    """Return a tuple with one phrase of the quote, which the reader highlights.
 
     The tuple is empty if no phrase is suitable.
     """

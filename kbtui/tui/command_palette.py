@@ -74,7 +74,7 @@ def _make_command_item(name: str, command: TuiCommand) -> CommandPaletteItem:
 
 
 def _describe_tui_command(command: TuiCommand) -> str:
-    """Return a command's help text. If the text lacks a word of the label, put the label first."""
+    """Return a command's help text, after its label if the help text lacks a word of the label."""
     text, label = command.help.rstrip("."), command.label
     if all(word in text.casefold() for word in label.casefold().split()):
         return text
@@ -102,7 +102,7 @@ def list_palette_topics_and_entries(
     for listing in contents.listings:
         ref, name = Ref("topic", topic=listing.topic.id), sanitize_to_one_line(listing.topic.name)
         items.append(CommandPaletteItem(name, "topic", ref, str(ref)))
-    # There may be tens of thousands of subjects, so make a reference only for the chosen one.
+    # There may be tens of thousands of subjects, so make a reference only for the one that the user chooses.
     items += [
         CommandPaletteItem(f"{listing.topic.id}/{subject.slug}", "subject", subject)
         for listing in contents.listings
@@ -117,9 +117,10 @@ def list_palette_topics_and_entries(
 
 
 def _score_name_match(text: str, words: list[str]) -> float | None:
-    """Return the score of a match (lower is better), or None if the text does not match.
+    """Return a score that says how well `text` matches, or None if it does not match.
 
-    The text matches if it contains each of `words`, or at least the letters of each word in order.
+    A lower score is better. The text matches if it contains each of `words`, or at least the
+    letters of each word in the same order.
     """
     folded = text.casefold()
     total = 0.0
@@ -143,9 +144,9 @@ def find_command_palette_items(
 ) -> list[CommandPaletteItem]:
     """Return the items that match `text`, best first.
 
-    If `text` starts with `id:`, the rest of it is searched for in the ids of all commands, even
-    those of other screens. If no item matches and `text` may be a reference, return an item for
-    this reference.
+    If `text` starts with `id:`, search for the rest of it in the ids of all commands, even those of
+    other screens. If no item matches and `text` looks like a reference, return an item for this
+    reference.
     """
     words = text.casefold().split()
     if not words:
@@ -196,7 +197,7 @@ class CommandPaletteScreen(StyledScreen):
             id="palette-input", placeholder="Type a command or a name", compact=True
         )
         self.list = RowList("palette-list")
-        # All keys are for the input, so Tab and a click must not take the focus from it.
+        # The input handles all keys, so Tab and clicks must not take the focus from it.
         self.list.can_focus = False
 
     def compose(self) -> ComposeResult:

@@ -46,9 +46,9 @@ def offer_tool_update(
 ) -> None:
     """Show how an update of kbtui's tools for JP would change files; write the files if the user agrees.
 
-    `run_in_thread` runs a function in a background thread, and passes the result to a second
-    function; it shows the error if the first function raises one. `on_done` is called after the
-    files have been written.
+    `run_in_thread` takes two functions. It runs the first one in a background thread and passes its
+    result to the second one. If the first one raises an error, the error is shown. `on_done` is
+    called after the files have been written.
     """
 
     def show_tool_file_changes(changes: list[PlannedFileChange]) -> None:
@@ -71,7 +71,8 @@ def offer_tool_update(
 def plan_jp_tool_file_updates(library: Library) -> list[PlannedFileChange]:
     """Return the changes that bring the installed tools up to date.
 
-    Raises `NothingFound` if no tools are installed, or if nothing has to change.
+    Raises `NothingFound` if no tools are installed, if nothing has to change, or if the only
+    outdated files are ones that the user has edited.
     """
     changes = plan_jp_tool_installation(library.workspace, library.load_knowledge())
     if all(change.action in ("write", "taken") for change in changes):
@@ -106,7 +107,7 @@ STATE_SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": 
 
 @dataclass(slots=True, eq=False)
 class DoctorFindingBlock(ParagraphBlock):
-    """Shows a finding of a check: a sign for its state, followed by its text."""
+    """A block that shows a finding of a check: a sign for its state, followed by its text."""
 
     state: FindingState
 
@@ -144,7 +145,7 @@ def build_doctor_reader_document(
 
 
 def _count_wrong_findings_and_notes(findings: list[DiagnosticFinding]) -> tuple[str, str]:
-    """Return two texts such as "2 wrong" and "1 note". If a number is 0, its text is ""."""
+    """Return two strings such as "2 wrong" and "1 note"; a string is "" if its number is 0."""
     states = [finding.state for finding in findings]
     wrong, notes = states.count("wrong"), states.count("note")
     return (
@@ -166,7 +167,7 @@ class DoctorScreen(SecondaryScreen):
         self.checking: str | None = AREAS[0]
         """The area being checked, or None when all checks are done."""
         self._run = 0
-        # Hide the message line until it is needed; a failed check becomes a finding, so messages are rare.
+        # Hide the message line until it is needed. Messages are rare, because even a failed check becomes a finding.
         self.message_line.display = False
 
     def on_mount(self) -> None:
@@ -176,7 +177,7 @@ class DoctorScreen(SecondaryScreen):
         self._run += 1
 
     def handle_files_changed(self, event: IndexChangedEvent) -> None:
-        """Do nothing: the checks run again only when the user reloads the screen."""
+        """Do nothing, because the checks run again only when the user reloads the screen."""
 
     def action_reload(self) -> None:
         self._run += 1
@@ -185,7 +186,7 @@ class DoctorScreen(SecondaryScreen):
         threading.Thread(target=self._run_diagnostic_checks, args=(self._run,), daemon=True).start()
 
     def _run_diagnostic_checks(self, run: int) -> None:
-        """Run the checks. From time to time, show the findings so far. Called in a background thread."""
+        """Run the checks, and repeatedly show the findings so far. Called in a background thread."""
         findings: list[DiagnosticFinding] = []
         area, next_count = AREAS[0], 1
 
@@ -234,7 +235,7 @@ class DoctorScreen(SecondaryScreen):
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
-        """Show a message; an empty text hides the message line."""
+        """Show a message, or hide the message line if `text` is empty."""
         self.message_line.display = bool(text)
         super().show_message(text, role)
 

@@ -75,7 +75,8 @@ PAGE_ROWS = 200
 MAX_PAGE_ROWS = 5000
 """The maximum number of rows that the screen reads at a time.
 
-Each read visits all entries of the index, so reading many rows at a time is faster.
+Every read goes through all entries of the index, so a few large reads are faster than many small
+ones.
 """
 ALL_ROWS = 10**9
 STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}
@@ -84,8 +85,8 @@ STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "er
 class LoadedEntryRows(NamedTuple):
     """The rows of the table that have been read so far.
 
-    `wanted` is the filter that the rows match. `page` is the page that was read last. The totals in
-    `page` count all matching entries.
+    `wanted` is the filter that the rows match. `page` is the page that was read last; its totals
+    count all matching entries, even those that have not been read.
     """
 
     wanted: EntryFilter
@@ -103,8 +104,8 @@ def read_more_entry_rows(
 ) -> LoadedEntryRows:
     """Return the rows in `before`, followed by at least `count` more rows.
 
-    If fewer rows are left, the result has all of them. `wanted` is the filter. `now` is the end of
-    the period in which citations count as recent. Called in a background thread.
+    If fewer rows are left, all of them are returned. `wanted` is the filter. `now` is the end of the
+    period in which citations count as recent. Called in a background thread.
     """
     call = get_current_cancellation()
     rows = list(before.rows) if before else []
@@ -129,9 +130,10 @@ def read_more_entry_rows(
 
 
 class EntryTableColumn(NamedTuple):
-    """A column to the right of the titles, shown if the table is at least `min_width` cells wide.
+    """A column to the right of the titles.
 
-    The values of `min_width` leave at least 48 cells for the titles.
+    The column is shown if the table is at least `min_width` cells wide. This leaves at least 48
+    cells for the titles.
     """
 
     name: str
@@ -188,7 +190,7 @@ class EntryTable(RowList):
 
 
 def make_entry_table_headings(width: int) -> tuple[Spans, Spans]:
-    """Return the left and right parts of the headings of a table that is `width` cells wide."""
+    """Return the column headings of a table that is `width` cells wide: the left and the right part."""
     right = "  ".join(
         column.fit_text_to_column(column.name) for column in COLUMNS if width >= column.min_width
     )
@@ -232,7 +234,7 @@ def _format_entry_value_cells(entry: EntryListRow, width: int) -> Spans:
 MAX_CITATIONS = 500
 NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
 READ_DELAY_SECONDS = 0.08
-"""After the filter or selection changes, the screen waits this many seconds before it reads data."""
+"""The time in seconds from a change of the filter or selection until the screen reads data."""
 PENDING_RELOAD_SECONDS = 3.0
 ACTIONS_WITHOUT_ENTRY = {
     "focus_filter",
@@ -245,7 +247,7 @@ ACTIONS_WITHOUT_ENTRY = {
 }
 """Actions that do not depend on the selected entry. Their keys do not wait until entries are loaded."""
 READ_AHEAD_ROWS = 100
-"""If fewer than about this many rows follow the selected row, the screen reads more rows."""
+"""The screen reads more rows if fewer than about `READ_AHEAD_ROWS` rows follow the selected row."""
 
 
 # the details of an entry
@@ -328,7 +330,7 @@ def _make_entry_facts(row: EntryListRow, source: str | None) -> list[tuple[str, 
 def _read_source_name_and_text_problem(
     library: Library, row: EntryListRow
 ) -> tuple[str | None, str | None]:
-    """Return the name of a subject's source, and the problem with the subject's text.
+    """Return the name of the source that fetched a subject, and the problem with the subject's text.
 
     The name is None if no source fetched the subject. The problem is None if the text is valid. If
     the subject no longer exists, both are None.
@@ -368,7 +370,7 @@ def _make_recent_citing_turn_blocks(
         key = f"cite:{number}:{citation.source}"
         blocks.append(LeftAndRightLineBlock(key, left, [(when, "dim")], link=citation.source))
         if state := format_citation_state(citation):
-            # Use a separate line: after the title, a narrow screen would cut the state.
+            # Show the state on a separate line, because a narrow screen would cut it off after the title.
             role = "warning" if citation.state in ("changed", "gone") else "dim"
             blocks.append(ParagraphBlock(f"{key}:state", [(f"  {state}", role)]))
         blocks += make_turn_mark_blocks(marks.get_marks_of_turn(citation.source), "  ", f"{key}:")
@@ -379,7 +381,7 @@ def _make_recent_citing_turn_blocks(
 
 
 def _describe_passage_place(chunk: EntryChunkJson) -> str:
-    """Return a text that names a passage's line numbers or its turn, or "" if neither is known."""
+    """Return a passage's line numbers, or its turn, as text; "" if neither is known."""
     lines, turn = chunk["lines"], chunk["turn"]
     if lines is not None:
         first, last = lines
@@ -390,7 +392,7 @@ def _describe_passage_place(chunk: EntryChunkJson) -> str:
 class EntriesScreen(ListDetailScreen):
     """A screen with a table of entries. When it closes, it returns a reference to open, or None.
 
-    `trashed` are the files that earlier screens have moved to the trash (see `SubjectFileActions`).
+    `trashed` lists the files that earlier screens have moved to the trash (see `SubjectFileActions`).
     """
 
     HEADING = "Entries"
@@ -484,9 +486,9 @@ class EntriesScreen(ListDetailScreen):
     # reading the list
 
     def action_reload(self) -> None:
-        """Reload the list. If the filter has not changed, at least as many rows are read as before."""
+        """Reload the list. If the filter has not changed, read at least as many rows as before."""
         before = self.loaded
-        # Read one page more than before, so that the list still contains the selected row if there are new rows above.
+        # Read one page more than before, so that the selected row stays in the list even if new rows come before it.
         known = len(before.rows) if before is not None and before.wanted == self._wanted else 0
         self._read_entries(None, PAGE_ROWS + known)
 
@@ -542,7 +544,7 @@ class EntriesScreen(ListDetailScreen):
         self.show_key_hints()
 
     def _describe_included_entry_states(self) -> list[str]:
-        """Return phrases that say which entries are listed, such as "without archived and disabled"."""
+        """Return phrases about the entries in the list, such as "without archived and disabled"."""
         shown = [name for name, is_shown in self._flags.items() if is_shown]
         # Disabled subjects are not in the index.
         *missing, last = [name for name in [*self._flags, "disabled"] if name not in shown]
@@ -650,10 +652,7 @@ class EntriesScreen(ListDetailScreen):
             self.action_reload()
 
     def action_filter_by_next_value(self, name: str) -> None:
-        """Set the filter `name` (`type` or `is`) to its next value.
-
-        After the last value, remove the filter.
-        """
+        """Set the filter `name` (`type` or `is`) to its next value, or remove it after the last value."""
         text, values = self.filter.input.value, list[str](ENTRY_STATUSES)
         if name == "type":
             found = self.loaded.page.by_type if self.loaded else ()
@@ -682,7 +681,7 @@ class EntriesScreen(ListDetailScreen):
         self.subject_actions.restore_last_trashed_subject()
 
     def _get_selected_subject_or_warn(self) -> EntryListRow | None:
-        """Return the selected subject. For a conversation, show a message and return None."""
+        """Return the selected subject. If a conversation is selected, show a message and return None."""
         entry = self.list.selected_entry
         if entry is not None and entry.kind == "conversation":
             self.show_unavailable_key_message(
@@ -714,7 +713,7 @@ class EntriesScreen(ListDetailScreen):
 
 
 def replace_filter_value(text: str, key: str, value: str | None) -> str:
-    """Return the filter text with the filter `key` set to `value`. None removes the filter."""
+    """Return `text` with the filter `key` set to `value`, or without this filter if `value` is None."""
     for part in reversed(parse_query(text, filter_input="entries").filters):
         if part.key == key:
             text = text[: part.start] + text[part.end :]
@@ -725,10 +724,7 @@ def replace_filter_value(text: str, key: str, value: str | None) -> str:
 
 
 def get_last_filter_value(text: str, key: str) -> str | None:
-    """Return the last value of the filter `key` in a text.
-
-    None means that the text has no such filter.
-    """
+    """Return the last value of the filter `key` in `text`, or None if there is no such filter."""
     parts = parse_query(text, filter_input="entries").filters
     values = [part.values[-1] for part in parts if part.key == key]
     return values[-1] or None if values else None

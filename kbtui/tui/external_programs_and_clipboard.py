@@ -32,8 +32,8 @@ def run_in_terminal(
 ) -> None:
     """Suspend the TUI, and run `work` in the terminal. Then call `on_done` with the result.
 
-    If `work` raises an error, call `on_error`. It is also called if the TUI cannot be suspended; the
-    message then names the `program` and gives the `hint`.
+    If `work` raises an error, call `on_error` with the error. If the TUI cannot be suspended, call
+    `on_error` with an error that mentions `program` and contains `hint`.
     """
     try:
         with app.suspend():
@@ -47,7 +47,7 @@ def run_in_terminal(
 
 
 def open_web_address_in_browser(app: App[None], url: str) -> bool:
-    """Open a web address in the user's browser; return whether a browser could be started."""
+    """Open a web address in the user's browser. Return whether a browser could be started."""
     if not url.startswith(("https://", "http://")) or any(map(str.isspace, url)):
         return False
     if app.is_web:
@@ -59,7 +59,7 @@ def open_web_address_in_browser(app: App[None], url: str) -> bool:
 
 
 def open_in_default_program(target: str) -> bool:
-    """Open a file or web address with the system's default program; return whether that was possible."""
+    """Open a file or web address with the system's default program. Return whether that was possible."""
     program = shutil.which("open" if sys.platform == "darwin" else "xdg-open")
     if program is None:
         return False
@@ -77,7 +77,7 @@ def open_in_default_program(target: str) -> bool:
 MAX_TERMINAL_BYTES = 74_000
 """The maximum size in bytes of a text that is sent to the terminal's clipboard.
 
-Common terminals do not copy longer texts.
+Common terminals reject longer texts.
 """
 COMMAND_TIMEOUT_SECONDS = 2.0
 
@@ -85,7 +85,7 @@ COMMAND_TIMEOUT_SECONDS = 2.0
 def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
     """Sanitize a text and copy it to the clipboards of the terminal and of this machine.
 
-    Return a warning if neither clipboard can store the text, otherwise None.
+    Return a warning if neither clipboard can store the text, or None.
     """
     # The text may be pasted into a shell.
     text = sanitize(text, "strip")
