@@ -1,4 +1,4 @@
-"""Builds the pages that are not read from a file: home, topic, error, help, rank explanation."""
+"""Builds reader pages that are not stored in a file: home, topic, error, help, rank explanation."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ HOME_KEYS = (
 """The commands that the home page shows, each with its id and a description."""
 RECENT_CONVERSATIONS = 5
 MAX_NEWS = 5
-"""The maximum number of conversations, and of subjects, that the home page lists as new."""
+"""The home page lists at most `MAX_NEWS` new conversations, and at most `MAX_NEWS` new subjects."""
 MAX_TERMS = 20
 """The maximum number of matching terms that an explanation of a rank lists."""
 
@@ -99,8 +99,8 @@ def build_home_document(
 
     * `contents` is None while the library is being read.
     * `notices` are problems with the settings.
-    * `note` says why the home page is shown instead of a requested page; it is "" if no other page
-      was requested.
+    * `note` says why the home page is shown although another page was requested; it is "" if no
+      other page was requested.
     * `left_off` is the reference that the user read last.
     * `outdated` maps the reference of each changed subject to the number of turns that received an
       earlier version of it.
@@ -144,9 +144,9 @@ def _make_news_blocks(
     left_off: str | None,
     outdated: Mapping[str, int],
 ) -> Iterator[ReaderBlock]:
-    """Yield the blocks of the home page about the user's last visit and the time since.
+    """Yield the home page's blocks about the user's last visit and the time since.
 
-    They name the item that the user read last, the conversations that are being written now, and
+    They list the item that the user read last, the conversations that are being written now, and
     the news since the last visit.
     """
     if left_off is not None:
@@ -191,9 +191,9 @@ def _make_home_page_link_row(key: str, name: str, said: str, ref: str) -> LeftAn
 
 
 def _find_title_of_reference(contents: TopicsAndConversations, reference: str) -> str:
-    """Return the title of a conversation, with the turn if `reference` names one.
+    """Return the title of the conversation to which `reference` refers, with the turn if it has one.
 
-    For a subject, or an unknown conversation, return `reference`.
+    If `reference` refers to a subject or to an unknown conversation, return `reference` itself.
     """
     ref = parse_ref(reference)
     info = contents.find_conversation(ref.conversation) if ref.conversation else None
@@ -213,10 +213,10 @@ def _describe_project_without_jp(contents: TopicsAndConversations) -> str:
 def _list_home_page_creation_commands(
     contents: TopicsAndConversations | None,
 ) -> list[tuple[str, str]]:
-    """Return the command that creates the first topic or entry, as a list of one pair.
+    """Return a list with the command that creates the first topic or the first entry.
 
-    The pair is the command's id and a description. The list is empty if there are entries already,
-    or if the topics cannot be read.
+    The command is a pair of its id and a description. The list is empty if there are entries
+    already, or if the topics cannot be read.
     """
     if contents is None or _are_all_topics_unreadable(contents):
         return []
@@ -297,7 +297,7 @@ def _make_home_page_conversation_blocks(
 
 
 def describe_outdated_jp_tools(key: str) -> str:
-    """Return a sentence that says that the installed tools are out of date, and how to update them.
+    """Return a sentence that tells the user how to update the installed tools, which are out of date.
 
     `key` is the label of the key that updates the tools, or "" if there is no such key.
     """
@@ -353,7 +353,7 @@ def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> ReaderD
 def build_error_document(
     key: str, title: str, message: str, where: str | None = None, hint: str | None = None
 ) -> ReaderDocument:
-    """Return the page that replaces a document that cannot be read."""
+    """Return the page that is shown instead of a document that cannot be read."""
     spans: Spans = [(f"! {sanitize(message)}", "error")]
     document = ReaderDocument(
         key, sanitize_to_one_line(title), make_message_blocks(spans, where, hint)
@@ -422,13 +422,10 @@ def build_screen_help_document(
 def _make_key_tables(
     scope: Scope, where: str, keymap: Mapping[str, str], above: int
 ) -> list[ReaderBlock]:
-    """Return a heading and a table of keys for each task in a scope.
-
-    `where` is the heading of the scope.
-    """
+    """Return a heading and a table of keys for each task in `scope`, whose heading is `where`."""
     blocks: list[ReaderBlock] = []
     commands = list_commands_of_scopes(scope, keymap=keymap)
-    # Keys that move work everywhere in the same way, so they are one task.
+    # The keys for moving work in the same way everywhere, so treat them as one task.
     tasks = {"": commands} if scope == "moving" else group_commands_by_task(commands)
     for number, (task, members) in enumerate(tasks.items()):
         heading = task if scope == "everywhere" else f"{where}: {task}" if task else where

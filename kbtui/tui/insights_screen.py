@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 
 PERIODS = (30, 90, 7)
-"""The periods in days. The screen starts with the first period; the command `days` switches to the next."""
+"""The periods, in days. The screen starts with the first one; the command `days` switches to the next."""
 LIST_LIMIT = 15
-"""The maximum number of rows of each list on the screen."""
+"""The maximum number of rows in each list on the screen."""
 ORIGIN_LABELS = {
     "dashboard": "from the TUI",
     "cli": "from the command line",
@@ -52,12 +52,12 @@ ORIGIN_LABELS = {
     "sdk": "from programs",
 }
 GAP_PREFIX = "gap:"
-"""The key of a block for a gap is this prefix, followed by the query."""
+"""The prefix of the key of a gap's block. The query follows the prefix."""
 
 
 @dataclass(slots=True, eq=False)
 class DailyActivityChartBlock(ReaderBlock):
-    """A chart of the searches and citations of each day."""
+    """A chart of the numbers of searches and citations on each day."""
 
     insights: UsageStatistics
 
@@ -122,8 +122,8 @@ def _make_insights_section(
 ) -> list[ReaderBlock]:
     """Return a heading with the total or a hint on its right, followed by `rows`.
 
-    `total` is the number of items in the section; None means that each row is an item. `left_out`
-    is the number of items without a row; None means `total` minus the number of rows.
+    `total` is the number of items in the section, by default the number of rows. `left_out` is the
+    number of items without a row, by default `total` minus the number of rows.
     """
     total = len(rows) if total is None else total
     left_out = total - len(rows) if left_out is None else left_out
@@ -285,7 +285,7 @@ class InsightsScreen(SecondaryScreen):
         self.action_reload()
 
     def action_open_or_create_entry(self) -> None:
-        """Open the entry on the current line, or create an entry if the line is a query without a good match."""
+        """Open the entry on the current line. If the line is a gap, create an entry for the query."""
         block = self.cursor_block
         if block is None:
             return

@@ -62,10 +62,10 @@ class LibraryPaneFilterCondition(NamedTuple):
 
     If `excluded` is true, none of the values may match.
 
-    The pane cannot check some conditions itself. For these, it looks up the matching entries in the
-    index: `lookup` is the text of the condition, `start` is the offset of this text in the filter
-    line, and `entries` are the ids of the matching entries. Until the index has answered, `entries`
-    is None, and the condition matches nothing.
+    The pane cannot check some conditions itself, so it looks up the entries that match them in the
+    index. For such a condition, `lookup` is its text, `start` is the offset of this text in the
+    filter line, and `entries` contains the ids of the matching entries. Until the index has
+    answered, `entries` is None, and the condition matches nothing.
     """
 
     filter: FilterDefinition
@@ -93,7 +93,7 @@ class LibraryPaneFilterCondition(NamedTuple):
     def matches_entry(self, entry_id: str) -> bool:
         """Return whether an entry matches this condition, according to the index.
 
-        Return False if the index has not answered yet, or is not asked about this condition.
+        Return False if the index has not answered yet, or if this condition needs no lookup.
         """
         return self.entries is not None and (entry_id in self.entries) != self.excluded
 
@@ -102,7 +102,7 @@ class LibraryPaneFilter(NamedTuple):
     """A parsed filter of the library pane.
 
     A title or slug matches if it contains all `words` and none of the words in `without`. An entry
-    must also fulfil all conditions in `parts`. `errors` are the mistakes in the text of the filter.
+    must also meet all conditions in `parts`. `errors` lists the mistakes in the filter's text.
     """
 
     words: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ class LibraryPaneFilter(NamedTuple):
     def needs_conversation_summaries(self) -> bool:
         """Whether a condition needs summaries of conversations.
 
-        To make the summaries, kbtui reads all conversations.
+        The summaries are costly, because kbtui must read all conversations to make them.
         """
         return any(part.filter.needs_summary for part in self.parts)
 
@@ -131,8 +131,8 @@ class LibraryPaneFilter(NamedTuple):
     ) -> LibraryPaneFilter:
         """Return this filter with the results of lookups in the index.
 
-        `found` maps the text of a condition to the entries that the condition selects. If a
-        condition has a mistake, the mistake is added to `errors`, and the condition is removed.
+        `found` contains the entries that match each condition, by the text of the condition. If a
+        condition contains a mistake, the mistake is added to `errors`, and the condition is removed.
         """
         parts: list[LibraryPaneFilterCondition] = []
         errors = [*self.errors]
@@ -149,7 +149,7 @@ class LibraryPaneFilter(NamedTuple):
         return self._replace(parts=tuple(parts), errors=tuple(sorted(errors)))
 
     def matches_subject(self, subject: Subject) -> bool:
-        """Return whether a subject fulfils all conditions."""
+        """Return whether a subject meets all conditions of this filter."""
         if not self.parts:
             return True
         from kbtui.index.entry_and_chunk_data_types import make_subject_id
@@ -173,9 +173,10 @@ class LibraryPaneFilter(NamedTuple):
 
 
 def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> LibraryPaneFilter:
-    """Parse the text of the filter line; mistakes are listed in `LibraryPaneFilter.errors`.
+    """Parse the text of the filter line.
 
-    If `partial` is true, the user is still typing, so an incomplete last word is not a mistake.
+    Mistakes are added to the `errors` of the result. If `partial` is true, the user is still typing,
+    so an incomplete last word is not a mistake.
     """
     query = parse_query(text, partial=partial, filter_input="library")
     parts: list[LibraryPaneFilterCondition] = []
@@ -253,7 +254,7 @@ SORT_ORDERS = {
     "title": ("n", "name, A to Z"),
     "turns": ("t", "most turns first"),
 }
-"""For each sort order of conversations: its key in the dialog, and what comes first."""
+"""The sort orders of conversations: for each one, its key in the dialog, and what comes first."""
 
 
 @dataclass(eq=False, repr=False)
@@ -268,7 +269,7 @@ class LibraryPaneChoices:
     """The last visit. Entries that are new or have changed since this visit are marked."""
 
     def is_row_unfolded(self, key: str) -> bool:
-        """Return whether the row with this key is unfolded.
+        """Return whether the row with the key `key` is unfolded.
 
         While a filter is set, all rows count as unfolded.
         """
@@ -296,7 +297,7 @@ def _make_topics_section_rows(
     if contents.topics_failure:
         yield _make_problem_row("topics", f"topics: {contents.topics_failure}")
     for number, problem in enumerate(contents.problems):
-        # Show the key of the configuration on its own line, because a narrow pane cuts the end of a line.
+        # Show the configuration key on its own line, because a narrow pane cuts off the end of a line.
         text = problem.message if problem.key else str(problem)
         row = _make_problem_row(f"kb:{number}", text, whole=str(problem))
         if problem.key:
@@ -312,9 +313,9 @@ def _make_topics_section_rows(
 
 
 def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") -> ListRow:
-    """Return the row of a problem.
+    """Return the row of a problem, which shows `text`.
 
-    If `whole` is not empty, the reader shows `whole` instead of `text`.
+    For this row, the reader shows `whole`, or `text` if `whole` is empty.
     """
     place = NavigationTarget(f"problem:{key}", text=whole or sanitize_to_one_line(text))
     spans: Spans = [(f"{indent}! ", "error"), (sanitize_to_one_line(text), "error")]
@@ -399,7 +400,7 @@ def _list_folders_of_slug(slug: str) -> list[str]:
 
 
 def list_parent_row_keys(topic: str, slug: str) -> list[str]:
-    """Return the keys of the rows above a subject or folder in the tree, the topic's row first."""
+    """Return the keys of the rows that contain a subject or folder, beginning with the topic's row."""
     return [
         f"topic:{topic}",
         *(make_folder_row_key(topic, path) for path in _list_folders_of_slug(slug)),
@@ -414,7 +415,7 @@ def make_folder_row_key(topic: str, path: str) -> str:
 def _choose_state_symbol(states: dict[str, bool], default: str) -> tuple[str, str]:
     """Return the symbol and style role of the last state in `states` whose value is true.
 
-    If no value is true, the symbol is `default`, without a role.
+    If no value is true, return `default` as the symbol, and no role.
     """
     return next((ENTRY_MARKS[name] for name in reversed(states) if states[name]), (default, ""))
 
@@ -496,7 +497,7 @@ def _get_conversation_sort_key(
 def _format_turn_count_and_date(
     info: ConversationInfo, sort: str, contents: TopicsAndConversations, present: datetime
 ) -> str:
-    """Return the text at the right of a row: the number of turns and a time or date (`12t 31 Jul`).
+    """Return the text on the right of a row: the number of turns and a time or date (`12t 31 Jul`).
 
     If the conversations are sorted by turns, the text is only the number of turns (`12 turns`).
     """
@@ -518,7 +519,7 @@ class _ConversationRowMaker:
         self._parts = contents.part_conversations_by_parent
         names = (info.short_agent_name for info in contents.conversations)
         self._agent_width = max(map(len, names)) if contents.has_several_agents else 0
-        """The width of the column that names the agents, or 0 if there is only one agent."""
+        """The width of the column with the agents' names, or 0 if there is only one agent."""
         self._marks_presence = any(
             info.presence not in {"external", None} for info in contents.conversations
         )
@@ -584,10 +585,7 @@ class _ConversationRowMaker:
 
 
 ROWS_AT_ONCE = 1_000
-"""The maximum number of subjects and conversations whose rows are made at once.
-
-If there are more, a background thread makes the rows.
-"""
+"""The maximum number of subjects and conversations whose rows are made without a background thread."""
 UPDATE_SECONDS = 60.0
 """The interval in seconds at which the pane checks whether a new day has begun."""
 
@@ -613,7 +611,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self._clock = clock
         self._worker = LatestOnlyWorker(self)
         self._parsed = LibraryPaneFilter()
-        """The filter as typed, without the answers of the index."""
+        """The filter as typed, without the results of lookups in the index."""
         self._is_typing_filter = False
         self._key_before_filter: str | None = None
         """The key of the row that was selected when the user began to type the filter."""
@@ -622,7 +620,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self._lookup_worker = LatestOnlyWorker(self)
 
     def compose(self) -> ComposeResult:
-        """Yield the filter and the list. Errors of the filter appear between them."""
+        """Yield the filter and the list. Mistakes in the filter are shown between them."""
         yield self.filter
         yield self.list
 
@@ -655,7 +653,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         return self.state.filter.needs_conversation_summaries or self.state.sort == "turns"
 
     def _unfold_topics_that_fit(self, contents: TopicsAndConversations) -> None:
-        """Unfold each topic whose subjects still fit into the pane without scrolling."""
+        """Unfold each topic, unless the pane would then have to scroll."""
         room = self.list.scrollable_content_region.height
         if len(contents.main_conversations) >= room:
             return
@@ -721,7 +719,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     @on(RowList.RowClicked)
     def action_open_selected_row(self) -> None:
-        """Open the selected row, or fold or unfold it if it contains other rows."""
+        """Open the target of the selected row, if it has one, and fold or unfold the row if possible."""
         row = self.list.selected_row
         self.action_toggle_selected_fold()
         if row and isinstance(row.data, NavigationTarget):
@@ -807,7 +805,8 @@ class LibraryPane(BorderOnlyPane, Vertical):
     def _look_up_filter(self, known: Mapping[str, EntriesMatchingFilter]) -> None:
         """Look up the filter's conditions in the index, except those whose results are in `known`.
 
-        After files or the set of shown subjects have changed, `known` is empty.
+        If files have changed, or if hidden subjects have been shown or hidden, `known` is empty,
+        because the old results are out of date.
         """
         wanted = {part.lookup for part in self._parsed.parts if part.lookup} - known.keys()
         hidden = self.state.hidden
@@ -836,7 +835,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         text = self.filter.input.value
         found = self._parsed.add_looked_up_entries(self._lookups)
         if self._is_typing_filter:
-            # The value at the end may be unfinished.
+            # Ignore new mistakes at the end, because the user may still be typing the last value.
             is_new = {*found.errors} - {*self._parsed.errors}
             kept = [one for one in found.errors if one not in is_new or one.end < len(text)]
             found = found._replace(errors=tuple(kept))

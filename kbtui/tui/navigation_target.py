@@ -33,11 +33,10 @@ class ReadingPosition(NamedTuple):
 
     * `key` and `block` are the key and the index of a block.
     * `line` is the index of a line in this block.
-    * `letters` is the number of letters and digits in the block before this line; a resize does not
-      change this number.
-    * `top` is the position of the first visible line.
-    * `folds` are the folds that the user has opened or closed.
-    * `top` and `folds` are not always known.
+    * `letters` is the number of letters and digits in the block before this line. Unlike `line`, it
+      stays the same after a resize.
+    * `top` is the position of the first visible line, or None if it is unknown.
+    * `folds` lists the folds that the user has opened or closed, if they are known.
     """
 
     key: str
@@ -49,15 +48,15 @@ class ReadingPosition(NamedTuple):
 
 
 class NavigationTarget(NamedTuple):
-    """A place: a document to open in the reader, and a position in it.
+    """A place to open in the reader: a document and a position in it.
 
     * `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug`, the id of a
       conversation, `difference:…` for the changes since a citation, `passage:…` for a hit in
-      another workspace, or `no hits` if a search has none.
+      another workspace, or `no hits` for a search without hits.
     * `view` is the view of the document, such as `read`.
-    * `ref` is the document's reference, which may also name lines, a turn or a call.
+    * `ref` is the document's reference, which may include lines, a turn or a call.
     * `text` is the text of a passage to go to.
-    * `words` are words to highlight.
+    * `words` are the words to highlight.
     * `mark` is the position at which the user stopped reading.
     * `cite` identifies the citation, if `key` is `difference:…`.
     """
@@ -100,7 +99,7 @@ def make_navigation_target(ref: Ref) -> NavigationTarget:
 
 
 def make_difference_target(key: CitationKey) -> NavigationTarget:
-    """Return the navigation target for the changes of a subject since it was cited."""
+    """Return the target of the page that shows how a subject has changed since it was cited."""
     topic, _, slug = key.target.partition("/")
     name = " ".join(str(part) for part in key if part is not None)
     ref = make_subject_ref(topic, slug) if slug else None
@@ -108,7 +107,7 @@ def make_difference_target(key: CitationKey) -> NavigationTarget:
 
 
 def make_hit_target(hit: Hit) -> NavigationTarget:
-    """Return the place in the reader that shows a hit; the matches of the hit are highlighted there."""
+    """Return the place in the reader that shows a hit and highlights its matches."""
     target = make_navigation_target(hit.target)
     return target._replace(words=list_matched_words_of_hit(hit), text=hit.text)
 

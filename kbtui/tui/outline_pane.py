@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_document import ReaderDocument
 
 MIN_WORDS_WIDTH = 16
-"""The minimum width in cells for a row's words. Columns that would leave less room for the words are not shown."""
+"""The minimum width in cells for a row's words. Columns that would leave less room are not shown."""
 
 
 @dataclass(frozen=True)
 class OutlineFactColumn:
-    """A column of facts: its heading, its cells, and its priority.
+    """A column with a fact about each entry, such as its time or line number.
 
     If the pane is too narrow, the columns with the lowest priorities are left out.
     """
@@ -56,7 +56,7 @@ class OutlineFactColumn:
     name: str
     priority: int
     cells: dict[str, Span]
-    """The cells of the entries that have such a fact, by entry key."""
+    """The cells of the column, by entry key. Entries without such a fact are missing."""
 
     @cached_property
     def width(self) -> int:
@@ -95,9 +95,9 @@ class OutlinePane(BorderOnlyPane, Vertical):
             self.entry, self.preview = entry, preview
 
     class OutlineClosed(Message):
-        """The user closed the outline.
+        """The user closed the outline without choosing an entry.
 
-        `position` is the reader pane's position when the outline received the focus.
+        `position` is the reader's position at the time when the outline received the focus.
         """
 
         def __init__(self, position: ReadingPosition) -> None:
@@ -117,11 +117,11 @@ class OutlinePane(BorderOnlyPane, Vertical):
         self._document: ReaderDocument | None = None
         self._entries: list[OutlineEntry] = []
         self._columns: list[OutlineFactColumn] = []
-        """The columns with a cell for at least one entry, even those for which the pane has no room."""
+        """All columns with at least one cell, even those for which the pane is too narrow."""
         self._activities: Mapping[int, TurnActionsAndCommands] = {}
         """The activity of each turn, by turn number; empty until the activities are known."""
         self._position = reader.viewport.make_reading_position()
-        """The reading position at the time when the outline got the focus."""
+        """The reader's position at the time when the outline received the focus."""
 
     def compose(self) -> ComposeResult:
         yield self.input
@@ -136,14 +136,14 @@ class OutlinePane(BorderOnlyPane, Vertical):
     def remember_reader_position(self) -> None:
         """Store the current position of the reader.
 
-        If the user leaves the outline without a choice, the reader goes back to this position.
+        If the user leaves the outline without choosing an entry, the reader goes back to this position.
         """
         self._position = self._reader.viewport.make_reading_position()
 
     def show_outline_of_document(self, activities: Mapping[int, TurnActionsAndCommands]) -> None:
         """Show the outline of the document in the reader.
 
-        `activities` maps the numbers of turns to the known activities of these turns.
+        `activities` contains the known activities of turns, by turn number.
         """
         document = self._reader.document
         was_shown, is_known = document is self._document, activities is self._activities
@@ -305,7 +305,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
     def _find_entry_by_turn_number(self, text: str) -> OutlineEntry | None:
         """Return the entry of the turn whose number is `text`, or None.
 
-        If `text` begins with a space, return None, because the user wants to filter by the number.
+        To filter by a number instead, the user types a space before it; the result is then None.
         """
         if not (text.isascii() and text.isdigit() and 1 <= int(text) <= len(self._entries)):
             return None
@@ -357,7 +357,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration briefly, such as `8s`, `3m`, `1h05` or `2d`."""
+    """Return a short form of a duration, such as `8s`, `3m`, `1h05` or `2d`."""
     if seconds < 60:
         return f"{seconds:.0f}s"
     minutes = round(seconds / 60)

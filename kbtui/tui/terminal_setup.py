@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_LOG_BYTES = 1_000_000
-"""A log that is larger than this many bytes is emptied when kbtui starts."""
+"""The maximum size in bytes of the log. When kbtui starts, it empties a larger log."""
 ANSWER_SECONDS = 0.3
 """The maximum time in seconds to wait until a terminal on this machine reports its background colour."""
 REMOTE_ANSWER_SECONDS = 1.0
 """The maximum time in seconds to wait until a terminal reports its background colour over ssh."""
 SILENT_TERMINALS = {"", "dumb", "linux", "unknown"}
-"""Values of TERM for terminals that are not asked for their background colour."""
+"""The values of TERM for which kbtui does not ask the terminal for its background colour."""
 
-# OSC 11 asks for the background colour. A request for device attributes follows, which every terminal
-# answers, so that reading can stop even if the terminal ignores OSC 11.
+# OSC 11 asks for the background colour. A request for the device attributes follows. Every terminal
+# answers this request, so reading can stop even if the terminal ignores OSC 11.
 _QUERY = b"\x1b]11;?\x1b\\\x1b[c"
 _COLOR_ANSWER = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F/]+)(?:\x07|\x1b\\)")
 _ATTRIBUTES_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
@@ -37,8 +37,8 @@ _ATTRIBUTES_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
 class StderrRedirect:
     """Redirects standard error to a log file.
 
-    Native libraries write to descriptor 2, which would garble the screen. Textual draws on a copy
-    of the original descriptor.
+    The output that native libraries write to descriptor 2 would garble the screen. Textual draws on
+    a copy of the original descriptor.
     """
 
     def __init__(self, log: Path) -> None:
@@ -100,7 +100,7 @@ def exit_on_sigterm(leave: Callable[[], object]) -> None:
 def exit_when_terminal_closes() -> None:
     """End the process when the terminal is closed.
 
-    Without this, kbtui would end only if SIGHUP arrives.
+    Without this function, kbtui would end only if it received SIGHUP.
     """
     if sys.__stdin__ is not None and sys.__stdin__.isatty():
         terminal = sys.__stdin__.fileno()
@@ -122,9 +122,9 @@ def _wait_for_terminal_hangup_and_exit(terminal: int) -> None:
 def detect_terminal_background() -> tuple[bool | None, str]:
     """Ask the terminal whether its background is dark.
 
-    The first returned value says whether the background is dark; None means that this is unknown.
-    If the terminal does not answer the query (OSC 11), the environment variable `COLORFGBG`
-    decides. The second value is the text that the user typed while kbtui waited for the answer.
+    Return whether the background is dark (None if this is unknown), and the text that the user typed
+    while kbtui waited for the answer. If the terminal does not answer the query (OSC 11), use the
+    environment variable `COLORFGBG` instead.
     """
     answer = b""
     if os.environ.get("TERM", "") not in SILENT_TERMINALS:
@@ -142,7 +142,7 @@ def detect_terminal_background() -> tuple[bool | None, str]:
 def _query_background_color() -> bytes:
     """Ask the terminal for its background colour.
 
-    Return all bytes that arrive, including those that the user types.
+    Return all bytes that were received, including those that the user has typed.
     """
     import termios
     import tty

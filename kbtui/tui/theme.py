@@ -30,7 +30,7 @@ _BUILTIN = {
     LIGHT: "1f5fa8 2f6b3a 8a5200 855800 b02a2a 2f6b3a 22262e fbfaf7 f3f1ec e6e3db",
     "kbtui-contrast-dark": "8cd3ff 9dff9d ffd75f ffd75f ff9a9a 9dff9d ffffff 000000 141414 262626",
     "kbtui-contrast-light": "003a80 00471b 5c2f00 5c3a00 8a0000 00471b 000000 ffffff f2f2f2 dedede",
-    # Blue, orange and yellow, which people with any kind of colour blindness can tell apart.
+    # These themes use blue, orange and yellow, which people with any kind of colour blindness can tell apart.
     "kbtui-safe-dark": "56b4e9 f0e442 e69f00 f0e442 ff8f5a 56b4e9 dcdcdc 14171c 1b1f26 272c35",
     "kbtui-safe-light": "00558c 6b5000 8f4a00 6b5000 a33c00 00558c 1e2228 fbfbf9 f1f1ee e2e2dd",
 }
@@ -45,7 +45,7 @@ THEMES = tuple(_make_builtin_theme(name, colors) for name, colors in _BUILTIN.it
 
 
 def load_user_themes(directory: Path) -> tuple[list[Theme], list[str]]:
-    """Return the themes in the `.toml` files of a directory, and a message for each invalid file."""
+    """Return the themes in the `.toml` files in a directory, and a message about each invalid file."""
     themes: list[Theme] = []
     problems: list[str] = []
     try:
@@ -87,8 +87,8 @@ def _load_theme_file(path: Path) -> Theme:
 def get_light_or_dark_counterpart(name: str, dark: bool) -> str:
     """Return the light variant of a dark theme, or the dark variant of a light theme.
 
-    `dark` says whether the theme `name` is dark. A user's theme has no
-    variant, so for such a theme, return one of kbtui's default themes.
+    `dark` says whether the theme `name` is dark. Only kbtui's own themes have variants. For any
+    other theme, return kbtui's light or dark default theme.
     """
     brightness, default = ("light", LIGHT) if dark else ("dark", DARK)
     other = f"{name.rpartition('-')[0]}-{brightness}"
@@ -96,16 +96,17 @@ def get_light_or_dark_counterpart(name: str, dark: bool) -> str:
 
 
 def derive_readable_colors(variables: dict[str, str]) -> dict[str, str]:
-    """Return the `kb-…` colours: the colours of a theme, adjusted so that all text is readable.
+    """Return the `kb-…` colours, which are a theme's colours adjusted so that all text is readable.
 
     * `kb-cursor` is the background of the current line in the focused pane. `kb-cursor-off` is the
       background of the current line in other panes.
     * `kb-found` is the background of matches, and `kb-found-text` is the colour of their text.
     * `kb-here-text` is the colour of text on `kb-accent`.
     * `kb-line` is the colour of rules and borders.
+    * `kb-surface` is the background of code, the search bar and the key hints.
 
-    The other text colours are moved towards black or white until they are readable on all
-    backgrounds except `kb-found`.
+    All other `kb-…` colours are text colours. Each one is blended with black or white until it is
+    readable on all backgrounds except `kb-found`.
     """
     foreground = Color.parse(variables["foreground"])
     background = Color.parse(variables["background"])
@@ -173,8 +174,8 @@ def make_color_readable(color: Color, grounds: Sequence[Color]) -> Color:
 def _derive_kb_colors_of_ansi_theme(variables: dict[str, str]) -> dict[str, str]:
     """Return the `kb-…` colours of a theme that uses the terminal's palette.
 
-    Because the colours in this palette are unknown, only matches have their own background; a sign
-    marks the current line.
+    The colours of this palette are unknown. So only matches get a background of their own, and the
+    current line is marked by a sign instead.
     """
     plain = ("kb-text", "kb-dim", "kb-line", "kb-surface", "kb-cursor", "kb-cursor-off")
     return {
