@@ -1,4 +1,4 @@
-"""The search bar, and the pane with the hits, or with suggestions while the search input is empty."""
+"""The search bar, and the results pane, which shows suggestions while the search input is empty."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ MATCH_NOTICES = ("meaning_only", "near_spellings", "filters_leave_nothing")
 FILTER_NOTICES = ("unknown_filter", "filter_of_other_input", "filter_without_value")
 """The codes of notices about words that look like filters.
 
-They are shown above the hits while the user types, before there is an answer.
+They are shown above the hits while the user types, before the search has returned an answer.
 """
 UNSEARCHED_NOTICES = ("configuration_invalid", "workspace_left_out", "other_directories")
 """The codes of notices about what was not searched.
@@ -87,7 +87,7 @@ UNSEARCHED_NOTICES = ("configuration_invalid", "workspace_left_out", "other_dire
 They are shown above the hits, because they may not fit into the summary line.
 """
 OPEN_PHRASE = 'the last " is not closed, so all words after it are one phrase'
-"""What is shown above the hits if the query has an odd number of quotation marks."""
+"""A remark above the hits, for queries with an odd number of quotation marks."""
 PLACEHOLDER = 'Search topics and conversations: words, "phrase", tool:, after:'
 PLACEHOLDER_OF_ALL_PROJECTS = 'Search all projects: words, "phrase", tool:, after:'
 
@@ -105,13 +105,16 @@ class SearchInput(CompletingInput):
             self.is_whole_query, self.is_query_empty = is_whole_query, is_query_empty
 
     def watch_selection(self, selection: Selection) -> None:
-        """Report whether the whole query is selected."""
+        """Post a message that says whether the whole query is selected."""
         length = len(self.value)
         is_whole = bool(length) and {selection.start, selection.end} == {0, length}
         self.post_message(self.InputTextSelectionChanged(is_whole, not length))
 
     recalled: str | None = None
-    """The query that the user has recalled from the history; None after an edit or a move in the results."""
+    """The query that the user has recalled from the history.
+
+    It is None if the user has edited the query or selected another hit since then.
+    """
     moved_with: str | None = None
     """The query for which the user last selected another hit; None if the user has never selected one."""
 
@@ -127,7 +130,7 @@ class SearchInput(CompletingInput):
         self.action_end()
 
     def show_typed_query(self, text: str) -> None:
-        """Restore what the user had typed before recalling earlier queries."""
+        """Put back the query that the user had typed before recalling earlier queries."""
         self.recalled, self.value = None, text
         self.action_end()
 
@@ -163,7 +166,7 @@ class SearchBar(Horizontal):
         self._sign = LeftAndRightTextLine(id="search-sign")
 
     def show_search_scope(self, all_projects: bool) -> None:
-        """Show whether the input searches all projects or this workspace."""
+        """Show whether the search covers all projects or only this workspace."""
         self._show_search_scope_label(all_projects)
         entry = self.query_one("#search", SearchInput)
         entry.placeholder = PLACEHOLDER_OF_ALL_PROJECTS if all_projects else PLACEHOLDER
@@ -235,21 +238,21 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._filter_remarks: list[str] = []
         self.answer: SearchAnswer | None = None
         self._unfolded: set[tuple[str | None, str]] = set()
-        """The entries (by project and id) whose hits are all shown.
+        """The entries, as pairs of project and id, of which all hits are shown.
 
-        Other entries show only their best hit.
+        Only the best hit of other entries is shown.
         """
         self.passages: SearchAnswer | None = None
         """The answer with all passages of each entry; None until the user unfolds an entry."""
         self._is_refining = False
-        """Whether the search by meaning is still running. It may add hits to the answer."""
+        """Whether the search by meaning, which may add hits to the answer, is still running."""
 
     def compose(self) -> ComposeResult:
         yield self._summary
         yield self.list
 
     def on_mount(self) -> None:
-        """Watch the scroll position, to request more hits near the end of the list."""
+        """Watch the scroll position, and request more hits when it comes close to the end of the list."""
         self.watch(self.list, "scroll_y", self._request_more_hits_at_end, init=False)
 
     def show_text_instead_of_hits(self, reason: str) -> None:
@@ -312,7 +315,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self.passages = None
 
     def show_passages_of_unfolded_entries(self, passages: SearchAnswer) -> None:
-        """Show the passages of the unfolded entries. The answer decides which entries are shown."""
+        """Add `passages` to the rows of unfolded entries that are in the current answer."""
         self.passages = passages
         self._show_hits()
 
@@ -339,7 +342,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     @property
     def can_load_more_hits(self) -> bool:
-        """Whether a search with a higher limit has more hits."""
+        """Whether a search with a higher limit would return more hits."""
         answer = self.answer
         return answer is not None and (len(answer.hits) < answer.total or answer.has_more)
 
@@ -353,7 +356,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     @property
     def total_entries_with_hits_text(self) -> str:
-        """`total_entries_with_hits` as text, with a plus sign if there are further hits that are not ranked yet."""
+        """`total_entries_with_hits` as text, followed by a plus sign if more hits are not ranked yet."""
         more = "+" if self.answer is not None and self.answer.has_more else ""
         return f"{self.total_entries_with_hits:,}{more}"
 
@@ -367,19 +370,19 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         return [*rows.values()][::-1]
 
     def select_hit(self, number: int) -> bool:
-        """Select a hit by its number, counted from 1; return whether the list contains it."""
+        """Select the hit with this number, counted from 1. Return whether the list contains the hit."""
         rows = (
             [] if self.answer is None or self.is_showing_suggestions else self._list_best_hit_rows()
         )
         return 1 <= number <= len(rows) and self.list.select_row(rows[number - 1].key)
 
     def select_last_hit(self) -> int:
-        """Select the last row; return the number of its hit."""
+        """Select the last row, and return the number of its hit."""
         RowList.action_bottom(self.list)
         return len(self._list_best_hit_rows())
 
     def show_hit_position(self) -> None:
-        """Show in the border which hit is selected, such as "hit 30 of 103", and how to go to another."""
+        """Show in the border which hit is selected, such as "hit 30 of 103", and how to go to another hit."""
         text = ""
         if self.answer and self.answer.hits and not self.is_showing_suggestions:
             above = [row.data for row in self.list.rows[: self.list.index + 1] if row.selectable]
@@ -463,7 +466,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     def _explain_empty_results(self, answer: SearchAnswer) -> Spans:
         if answer.mistakes:
-            # The search did not run: show which part of the query is invalid.
+            # The search did not run, so show which part of the query is invalid.
             mistake = answer.mistakes[0]
             spans: Spans = [(sanitize_to_one_line(mistake.message), "warning")]
             if mistake.end > 0 and (wrong := answer.query[max(0, mistake.start) : mistake.end]):
@@ -477,7 +480,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         if answer.has_notice("regular_expression"):
             text = "No line matches this regular expression."
             if answer.has_notice("pattern_out_of_time"):
-                # The summary above, which says so, too, may be cut.
+                # The summary above the list also says this, but it may be cut off.
                 text = "The search ran out of time; no line that it reached matches."
         if answer.has_notice("filters_leave_nothing"):
             text = "No results. The filter excludes everything that matches."
@@ -530,10 +533,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         return ListRow(hit.chunk_id, left, [(where, "dim")], others, data=hit)
 
     def _get_hit_text_width_and_origin(self, hit: Hit, ref: str) -> tuple[int, str]:
-        """Return the number of cells for the text of a hit, and a text with the place of the hit.
+        """Return the number of cells for the text of a hit, and a string that says where the hit is.
 
-        For a hit in a conversation, the place is its role, turn and date. For a hit in a subject, it
-        is the reference; a long reference is shortened.
+        For a hit in a conversation, the string contains the role, turn and date. For a hit in a
+        subject, it is the reference, which is shortened if it is long.
         """
         width = max(20, self.list.scrollable_content_region.width - 4)
         if hit.turn is not None and hit.timestamp is not None:
@@ -543,12 +546,13 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         return width, truncate_text_start(sanitize_to_one_line(ref), max(18, width * 2 // 5))
 
     def _make_best_hit_row(self, hit: Hit, ref: str, more: int, workspace: str | None) -> ListRow:
-        """Return the row of the best hit of an entry; `more` is how many other passages are folded.
+        """Return the row of the best hit of an entry.
 
-        `workspace` is the workspace to name in the row, or None.
+        `more` is the number of other passages that are folded. `workspace` is the workspace to show
+        in the row, or None.
         """
         mark = ("◆ ", "accent") if hit.kind == "subject" else ("▌ ", "user")
-        # Put the signs before the title, because a narrow row cuts the text after the title.
+        # Put the signs before the title, because a narrow row cuts off the text after the title.
         title: Spans = [
             mark,
             *_make_turn_mark_signs(hit),
@@ -572,7 +576,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             for at, line in enumerate(make_hit_excerpt(answer, width - 2, 2)):
                 below.append([("  ↳ " if at == 0 else "    ", "accent"), *line])
         if hit.outdated_subjects:
-            # Use a separate line: after the title, a narrow row would cut this text.
+            # Show this on a separate line, because a narrow row would cut it off after the title.
             below.insert(0, [("  ", ""), (KNOWLEDGE_CHANGED, "warning")])
         right: Spans = [(f"+{more}  ", "accent")] if more > 0 else []
         return ListRow(hit.chunk_id, title, [*right, (where, "dim")], below, data=hit)
@@ -604,7 +608,7 @@ def _make_key_of_project_and_entry(hit: Hit) -> tuple[str | None, str]:
 
 
 def _group_hits_by_project(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits project by project, in the order of the best hit of each project."""
+    """Return the hits project by project; the project with the best hit comes first."""
     first: dict[str | None, int] = {}
     for hit in hits:
         first.setdefault(hit.project, len(first))
@@ -612,7 +616,7 @@ def _group_hits_by_project(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _make_project_heading_row(hit: Hit) -> ListRow:
-    """Return the heading of a project, with the workspace of its best hit."""
+    """Return the row with the heading of a project, which also shows the workspace of its best hit."""
     name = sanitize_to_one_line(hit.project or "")
     return make_heading_row(
         f"project:{name}", name, _abbreviate_home_directory(hit.workspace or "")
@@ -620,7 +624,7 @@ def _make_project_heading_row(hit: Hit) -> ListRow:
 
 
 def _abbreviate_home_directory(path: str) -> str:
-    """Return a path for the screen, with `~` for the user's home directory."""
+    """Return a path as it is displayed, with `~` instead of the user's home directory."""
     home = get_user_home().rstrip("/")
     is_inside = bool(home) and path.startswith(f"{home}/")
     return sanitize_to_one_line(f"~{path[len(home) :]}" if is_inside else path)
@@ -633,7 +637,7 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     """
     text = hit.text
     if hit.role == "tool-call":
-        # Arguments are JSON: its line breaks become spaces, as those of other texts do.
+        # The arguments are JSON. Replace its escaped line breaks by spaces, as in other texts.
         text = re.sub(r"\\[nrt]", "  ", text)
     text, matches = sanitize_text_and_move_ranges(text, sorted(hit.matches))
     text, matches = remove_repeated_title(text, matches, hit.title)
@@ -652,18 +656,18 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
             spans += [(text[position:start], ""), (text[start:end], "found")]
             position = end
     spans.append((text[position:], ""))
-    # Wrapping leaves a part of most lines empty.
+    # Count fewer cells than a line has, because wrapping leaves the ends of most lines empty.
     begin = find_excerpt_start(text, matches, lines * max(width - 8, width // 2))
     made = _lay_out_excerpt(spans, begin, width, lines)
     if matches and not any(role == "found" for line in made for _, role in line):
-        # Wide characters and long words leave less room than counted: begin with the match.
+        # Because of wide characters or long words, the match did not fit. So begin with the match.
         begin = find_start_of_densest_matches(text, matches, width * lines)
         made = _lay_out_excerpt(spans, begin, width, lines)
     return made
 
 
 def _lay_out_excerpt(spans: Spans, begin: int, width: int, lines: int) -> list[Spans]:
-    """Return at most `lines` lines of a text, from the character `begin` on. `…` marks where text is cut."""
+    """Return at most `lines` lines of a text, beginning at the index `begin`. `…` marks omitted text."""
     end = begin + width * (lines + 2)
     flat = _collapse_spaces(slice_spans(spans, begin, end))
     if not any(role == "found" for _, role in spans):
@@ -700,7 +704,7 @@ def _make_turn_mark_signs(hit: Hit) -> Spans:
 
 
 MAX_SUGGESTIONS_OF_A_KIND = 8
-"""At most this many earlier searches, and this many bookmarks, are suggested."""
+"""The maximum number of suggested earlier searches, and the maximum number of suggested bookmarks."""
 NAME_WIDTH = 24
 """The width, in terminal cells, of the column with names and examples.
 
@@ -711,8 +715,8 @@ The explanations are in the next column.
 class EmptyQuerySuggestion(NamedTuple):
     """A row of the list that is shown while the search input is empty.
 
-    `text` is the query of an earlier or saved search, or the beginning of a filter. Only a bookmark
-    has `ref` and `title`. Only a saved search has `saved`.
+    `text` is the query of an earlier or saved search, or the beginning of a filter. `ref` and
+    `title` are set only for a bookmark, and `saved` only for a saved search.
     """
 
     kind: Literal["recent", "saved", "bookmark", "filter"]
@@ -734,7 +738,8 @@ def load_empty_query_suggestions(
 ) -> LoadedEmptyQuerySuggestions:
     """Return the earlier searches, saved searches, bookmarks and filters, in this order.
 
-    `recent` are the searches of this session, newest first; the query log has earlier ones.
+    `recent` contains the searches of this session, newest first. Earlier searches come from the
+    query log.
     """
     found: list[EmptyQuerySuggestion] = []
     problems: list[str] = []
@@ -758,7 +763,7 @@ def load_empty_query_suggestions(
 
 
 def suggest_all_search_filters() -> list[EmptyQuerySuggestion]:
-    """Return one suggestion for each filter of the search."""
+    """Return a suggestion for each filter that a search supports."""
     return [
         EmptyQuerySuggestion("filter", f"{row.key}:")
         for row in list_filters_accepted_by_input_field("search")

@@ -96,7 +96,7 @@ def contains_all_words(text: str, words: list[str]) -> bool:
 
 
 class HelpScreen(StyledScreen):
-    """A screen with a help page; `f` or `/` filters it."""
+    """A screen with a help page, which the user can filter by words."""
 
     BINDINGS = make_key_bindings_of_scopes("help") + MOVE_BINDINGS
 
@@ -133,7 +133,7 @@ class HelpScreen(StyledScreen):
 
     @on(PaneInput.EscapePressed)
     def action_go_back(self) -> None:
-        """Clear the filter; if there is none, close the help."""
+        """Clear the filter. If there is no filter, close the help."""
         if self.filter_bar.display:
             self.filter_bar.hide_input()
             self.reader.focus()
@@ -145,10 +145,10 @@ T = TypeVar("T")
 
 
 class SecondaryScreen(StyledScreen):
-    """A screen with panes, and with lines for totals, a message and key hints.
+    """The base class of screens with panes and with lines for totals, a message and key hints.
 
-    Subclasses set `SCOPE` to the scope of their commands. The screen reads its data after the first
-    paint. When it is closed, its result is the reference of an entry to open, or None.
+    Subclasses set `SCOPE` to the scope of their commands. The screen reads its data after it has been
+    painted for the first time. When it closes, it returns the reference of an entry to open, or None.
     """
 
     HEADING: ClassVar[str]
@@ -174,7 +174,7 @@ class SecondaryScreen(StyledScreen):
         self.message_line = MessageLine("said")
         self.worker = LatestOnlyWorker(self)
         self._is_refusal = False
-        """Whether the message says why the last key did nothing. The next key removes such a message."""
+        """Whether the message says why the last key did nothing. The next key removes the message."""
 
     def compose_panes(self) -> ComposeResult:
         """Yield the panes: by default, one pane with a document."""
@@ -183,7 +183,7 @@ class SecondaryScreen(StyledScreen):
             yield self.reader
 
     def make_widgets_below_panes(self) -> Iterable[Widget]:
-        """Return the widgets between the panes and the line of totals."""
+        """Return the widgets between the panes and the totals line."""
         return ()
 
     def compose(self) -> ComposeResult:
@@ -202,7 +202,7 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def has_loaded_content(self) -> bool:
-        """Whether the screen has loaded its data; until then, most keys wait."""
+        """Whether the screen has loaded its data. Most keys wait until it has."""
         return True
 
     def should_key_wait(self, key: str) -> bool:
@@ -232,9 +232,9 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def command_conditions(self) -> dict[str, bool]:
-        """Maps each condition of this screen's commands to whether the condition is currently met.
+        """Whether each condition of this screen's commands is met now, by condition.
 
-        The conditions are the values of `TuiCommand.needs`.
+        The conditions are values of `TuiCommand.needs`.
         """
         return {}
 
@@ -250,7 +250,7 @@ class SecondaryScreen(StyledScreen):
         return list_commands_of_scopes(self.SCOPE, keymap=self.configured_keys)
 
     def show_key_hints(self) -> None:
-        """Show hints for the keys that work now. If an input has the focus, these are the input's keys."""
+        """Show hints for the keys that work now. If an input has the focus, show only the input's keys."""
         bar = self.query_one("#keys", LeftAndRightTextLine)
         if isinstance(self.focused, Input):
             bar.set_edge_texts(format_key_hints([("Enter", "accept"), ("Esc", "leave the input")]))
@@ -273,22 +273,22 @@ class SecondaryScreen(StyledScreen):
         self.app.push_screen(HelpScreen(page))
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
-        """Show a message until another message replaces it."""
+        """Show a message. It stays until another message replaces it."""
         self.message_line.set_message(text, role)
         self._is_refusal = False
 
     def show_unavailable_key_message(self, text: str) -> None:
-        """Show why a key does nothing here; the next key removes the message."""
+        """Show a message that says why a key does nothing here. The next key removes the message."""
         self.show_message(text, "warning")
         self._is_refusal = True
 
     def clear_unavailable_key_message(self) -> None:
-        """Remove the message that `show_unavailable_key_message` has shown, if it is still there."""
+        """Remove the message of `show_unavailable_key_message`, if it is still shown."""
         if self._is_refusal:
             self.show_message()
 
     def show_totals_line(self, *forms: tuple[Spans, Spans]) -> None:
-        """Show totals at the left and right edge of the line below the panes.
+        """Show totals at the left and right edges of the line below the panes.
 
         `forms` are variants of the line, longest first. The first one that fits is shown.
         """
@@ -309,7 +309,7 @@ class SecondaryScreen(StyledScreen):
         return port.document.blocks[port.cursor.block] if port.document.blocks else None
 
     def show_document(self, document: ReaderDocument) -> None:
-        """Show a document. If it is a new version of the shown document, the position stays the same."""
+        """Show a document. If it is a new version of the shown document, keep the position."""
         if self.reader.document.key == document.key:
             self.reader.show_reloaded_document(document)
         else:
@@ -321,7 +321,7 @@ class SecondaryScreen(StyledScreen):
         """Go to the next block for which `is_wanted` returns true.
 
         If `step` is -1, go to the previous one. If there is no such block, do nothing. `lead` is the
-        number of lines to show above the block.
+        number of lines to show above that block.
         """
         port = self.reader.viewport
         here, blocks = port.cursor.block, port.document.blocks

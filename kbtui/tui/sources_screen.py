@@ -1,4 +1,4 @@
-"""The sources screen: a list of sources, details of one, and a form to add or change a source."""
+"""The sources screen: a list of sources, details of one source, and a form to add or change one."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SourceWithLastRun(NamedTuple):
     Times are in Unix seconds, and paths are relative to the workspace.
 
     * `approved` is the time of the approval; None if the source is not approved.
-    * `due` is the time of the next run; None if no run is scheduled.
+    * `due` is the time of the next scheduled run; None if no run is scheduled.
     * `folder` is the directory of the source's documents.
     * `file` is the file that declares the source.
     """
@@ -117,8 +117,8 @@ def make_source_rows(
 ) -> list[ListRow]:
     """Return a row of two lines for each source, followed by a row for each problem.
 
-    `running` maps the name of a running source to its progress, or to None before the first report.
-    `review_key` is the label of the key that opens the review of a source.
+    `running` contains the progress of each running source, by name; it is None before the first
+    report. `review_key` is the label of the key for reviewing a source.
     """
     rows = []
     for state in states.sources:
@@ -258,7 +258,7 @@ def make_source_approval_details(
 ) -> ReaderDocument:
     """Return the page on which the user reviews the actions of a source and approves the source.
 
-    The page names the keys for approving the source and for going back.
+    The page shows the keys for approving the source and for going back.
     """
     source = state.source
     intro = (
@@ -277,7 +277,7 @@ def make_source_approval_details(
 
 
 def list_actions_for_source_approval(state: SourceWithLastRun) -> list[str]:
-    """Return a text for each action that the source may perform after its approval."""
+    """Return a description of each action that the source may perform after its approval."""
     from kbtui.sources.crawl_url_policy import AllowedUrlPrefixes
 
     source = state.source
@@ -313,7 +313,7 @@ RELOAD_SECONDS = 5.0
 NO_SOURCES = "No sources yet. Press {} to add web pages, files or an MCP server."
 KINDS = ("url_crawl", "file_upload", "mcp")
 LIST_KEYS = {"prefixes", "allow_hosts", "env"}
-"""The keys whose values are lists. In the form, spaces separate the items of a list."""
+"""The keys whose values are lists. In the form, the items of a list are separated by spaces."""
 
 
 # the form of a source
@@ -322,10 +322,7 @@ LIST_KEYS = {"prefixes", "allow_hosts", "env"}
 def make_source_form_fields(
     topics: Sequence[str], source: DocumentSourceDefinition | None = None
 ) -> list[FormField]:
-    """Return the fields of the form that changes `source`.
-
-    If `source` is None, the form adds a new source.
-    """
+    """Return the fields of the form that changes `source`, or adds a source if `source` is None."""
     if source and source.topic not in topics:
         topics = [source.topic, *topics]
     block = source.block if source else {}
@@ -359,7 +356,7 @@ def make_source_form_fields(
 
 
 def make_source_toml_table(values: FormValues, kind: str) -> dict[str, object]:
-    """Return a source's TOML table, made from the form's values. Empty values are left out.
+    """Return the TOML table of a source, made from the form's values, without empty values.
 
     Raises `UsageError` if a value is invalid.
     """
@@ -375,7 +372,7 @@ def make_source_toml_table(values: FormValues, kind: str) -> dict[str, object]:
 
 
 def add_source_from_form(library: Library, values: FormValues) -> DocumentSourceDefinition:
-    """Add a source to the sources file, and approve it, because the user has just entered it.
+    """Add a source to the sources file. Also approve it, because the user has just entered it.
 
     Raises `KbtuiError` if the source is invalid or cannot be written.
     """
@@ -392,7 +389,7 @@ def add_source_from_form(library: Library, values: FormValues) -> DocumentSource
 def change_source_from_form(
     library: Library, before: DocumentSourceDefinition, values: FormValues
 ) -> tuple[DocumentSourceDefinition, bool]:
-    """Change a source; return the changed source, and whether it is approved.
+    """Change a source. Return the changed source, and whether it is approved.
 
     `before` is the source as it was when the form was opened. An approved source stays approved,
     because the user made the change. Raises `KbtuiError` if the source in the file now differs from
@@ -418,7 +415,7 @@ def change_source_from_form(
 
 @dataclass
 class ActiveSourceRun:
-    """A run that this screen started; `progress` is None before the first report."""
+    """A run that this screen has started. `progress` is None before the first report."""
 
     stop: threading.Event = field(default_factory=threading.Event)
     progress: SourceRunProgress | None = None
@@ -612,11 +609,11 @@ class SourcesScreen(ListDetailScreen):
             self._open_source_form(state.source)
 
     def _open_source_form(self, before: DocumentSourceDefinition | None) -> None:
-        """Open the form that changes the source `before`. If `before` is None, it adds a source."""
+        """Open the form that changes the source `before`, or adds a source if `before` is None."""
         run_key = self.get_key_label("run")
 
         def save_source(values: FormValues) -> tuple[str, str]:
-            """Return the name of the source, and a message. Called in a background thread."""
+            """Save the source, and return its name and a message. Called in a background thread."""
             if before is None:
                 source = add_source_from_form(self.library, values)
                 return source.name, f"added {source.name}; press {run_key} to run it"
@@ -698,9 +695,9 @@ class SourcesScreen(ListDetailScreen):
             self.action_leave()
 
     def can_close_screen(self) -> bool:
-        """Return True if no source is running.
+        """Return whether no source is running.
 
-        Otherwise, ask the user whether to stop the running sources and leave, and return False.
+        If a source is running, also ask the user whether to stop all runs and leave the screen.
         """
         if not self.runs:
             return True

@@ -31,10 +31,11 @@ TYPE_HELP = "note, rule, pattern, reference, decision, or any other word"
 class SubjectFileActions:
     """Creates, changes and removes subject files for a screen.
 
-    * `show_message` is called with a text and a style role.
+    * `show_message` is called with a message and its style role.
     * `on_written` is called with the reference of each subject that was written or removed.
-    * `trashed` are the files that were moved to the trash, in the order in which they were moved. A
-      caller that passes this list can undo these moves even after the screen is closed.
+    * `trashed` lists the files that were moved to the trash, in the order in which they were moved.
+      The caller can pass the same list to several screens. Then a later screen can restore files that
+      an earlier screen has moved.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class SubjectFileActions:
         return format_error_on_one_line(error, self._library.workspace.root)
 
     def ask_for_and_create_subject(self, title: str = "", topic: str | None = None) -> None:
-        """Ask for the title, topic, type, tags and file name, then open the editor for the text."""
+        """Ask for the title, topic, type, tags and file name, then open the editor to write the text."""
         open_form = partial(self._open_new_subject_form, title, topic)
         self._worker.submit_call(self._library.load_knowledge, open_form, self._show_error)
 
@@ -124,8 +125,8 @@ class SubjectFileActions:
     def find_subject_to_edit(self, ref: Ref) -> tuple[Subject, int, str | None]:
         """Return a subject, the line to edit, and the name of the source that fetched the subject.
 
-        The line is 0 if `ref` names no line. The source is None if the user wrote the subject. Called in a
-        background thread.
+        The line is 0 if `ref` contains no line. The name is None if no source fetched the subject, or
+        if the subject cannot be read. Called in a background thread.
         """
         line = ref.lines[0] if ref.lines else 0
         subject_editing.find_editor_command()
@@ -134,7 +135,11 @@ class SubjectFileActions:
             text = split_front_matter(self._library.read_subject_text(subject))
             return subject, line, text.fetching_source_name
         except KbtuiError:
-            return subject, line, None  # The user may want to repair the file in the editor.
+            return (
+                subject,
+                line,
+                None,
+            )  # Return the subject anyway, because the user may want to repair the file in the editor.
 
     def edit_subject_and_report(self, found: tuple[Subject, int, str | None]) -> None:
         """Open a subject in the user's editor, and then show a message about the change.
@@ -164,7 +169,7 @@ class SubjectFileActions:
         run_in_terminal(self._screen.app, edit, report_subject_change, self._show_error)
 
     def remove_subject(self, ref: Ref) -> None:
-        """Ask the user, and move a subject's file to the trash.
+        """Move a subject's file to the trash if the user agrees.
 
         If no trash is available, offer to delete the file.
         """

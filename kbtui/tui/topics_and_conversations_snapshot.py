@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 READ_SECONDS = 0.5
-"""kbtui reads details for about this many seconds, then updates the lists, then reads more details."""
+"""The time in seconds for which kbtui reads details before it updates the lists and reads on."""
 
 
 class TopicWithSubjects(NamedTuple):
@@ -50,8 +50,8 @@ class TopicWithSubjects(NamedTuple):
 class TopicsAndConversations:
     """All topics and conversations at one moment, and the problems with reading them.
 
-    `problems` are problems that belong to no topic. If the topics or the conversations could not be
-    read at all, `topics_failure` or `conversations_failure` has the reason.
+    `problems` contains only the problems that belong to no topic. `topics_failure` is the reason why
+    no topic could be read, or None. `conversations_failure` is the same for conversations.
     """
 
     listings: list[TopicWithSubjects] = field(default_factory=list)
@@ -60,11 +60,11 @@ class TopicsAndConversations:
     topics_failure: str | None = None
     conversations_failure: str | None = None
     summaries: Mapping[str, ConversationToolsAndModels] = field(default_factory=dict)
-    """The turns, models and tools of each conversation, by conversation id. Unread conversations are missing."""
+    """The turns, models and tools of each conversation that has been read, by conversation id."""
     unread: int = 0
     """The number of conversations that are not in `summaries` yet."""
     unreadable: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """The reason why a subject cannot be read, by topic and slug. Only subjects that cannot be read are included."""
+    """The reason why a subject cannot be read, by topic and slug, for each such subject."""
     unchecked: int = 0
     """The number of subjects that kbtui has not tried to read yet."""
     is_jp_workspace: bool = True
@@ -73,7 +73,7 @@ class TopicsAndConversations:
     learn_tool_problem: LearnToolProblem | None = None
     """The problem with the installed definition of `learn` for JP, or None."""
     agents: Sequence[str] = ()
-    """The names of the agents other than JP whose conversations are listed."""
+    """The names of the agents, except JP, whose conversations are listed."""
 
     @property
     def has_unread_details(self) -> bool:
@@ -87,9 +87,9 @@ class TopicsAndConversations:
 
     @cached_property
     def part_conversations_by_parent(self) -> dict[str, list[ConversationInfo]]:
-        """Maps the id of each conversation to the parts of the conversation.
+        """The parts of each conversation, by the id of the conversation.
 
-        For example, the conversations of its subagents are parts of a conversation.
+        For example, the parts of a conversation include the conversations of its subagents.
         """
         parents = {info.id: info.parent for info in self.conversations}
         parts: dict[str, list[ConversationInfo]] = {}
@@ -109,14 +109,14 @@ class TopicsAndConversations:
         return shorten_conversation_ids(info.id for info in self.conversations)
 
     def shorten_reference(self, reference: str) -> str:
-        """Return a reference with its conversation id cut to the shortest beginning that is unique."""
+        """Return a reference whose conversation id is cut to its shortest unique prefix."""
         return shorten_reference(reference, self._short_conversation_ids)
 
     def map_titles_of_related_conversations(self, info: ConversationInfo) -> dict[str, str]:
-        """Map the ids of a conversation's related conversations to their titles.
+        """Return the titles of the conversations that are related to `info`, by conversation id.
 
-        The related conversations are its parent, its own parts (for example its subagents), and the
-        parts of its parent.
+        The related conversations are its parent, its parts (for example the conversations of its
+        subagents), and the other parts of its parent.
         """
         parent = self.find_conversation(info.parent) if info.parent is not None else None
         related = [parent] if parent else []
@@ -126,7 +126,7 @@ class TopicsAndConversations:
 
     @property
     def has_several_agents(self) -> bool:
-        """Whether the conversations are with more than one agent."""
+        """Whether there are conversations with more than one agent."""
         return len({info.agent for info in self.conversations}) > 1
 
     @property
@@ -135,22 +135,22 @@ class TopicsAndConversations:
         return [subject for listing in self.listings for subject in listing.subjects]
 
     def count_turns_of_conversation(self, info: ConversationInfo) -> int:
-        """Return how many turns a conversation has, or -1 while this is unknown."""
+        """Return the number of turns in a conversation, or -1 while the number is unknown."""
         summary = self.summaries.get(info.id)
         return summary.turns if summary else -1
 
     def find_subject(self, topic: str, slug: str) -> Subject | None:
-        """Return the subject of a topic with this slug, or None."""
+        """Return the subject with the slug `slug` in a topic, or None."""
         found = (one for one in self.subjects if (one.topic, one.slug) == (topic, slug))
         return next(found, None)
 
     def find_conversation(self, conversation: str) -> ConversationInfo | None:
-        """Return the conversation with this id, or None."""
+        """Return the conversation with the id `conversation`, or None."""
         return next((info for info in self.conversations if info.id == conversation), None)
 
 
 def _is_conversation_own_ancestor(conversation: str, parents: Mapping[str, str | None]) -> bool:
-    """Return whether a conversation is its own ancestor, which can happen in damaged files.
+    """Return whether a conversation is its own ancestor, which is possible if files are damaged.
 
     `parents` maps the id of a conversation to the id of its parent.
     """
@@ -165,20 +165,20 @@ def _is_conversation_own_ancestor(conversation: str, parents: Mapping[str, str |
 class TopicsAndConversationsReader:
     """Reads snapshots of the library: first the lists, then the details in small steps.
 
-    Details are the summaries of conversations, and the reasons why subjects cannot be read. They
-    are read from the files. A detail is read again only if its file has changed. Call the methods
-    in a background thread, one at a time.
+    The details are the summaries of conversations, and the reasons why subjects cannot be read. To
+    find them, the reader reads each file, and reads it again only after the file has changed. Call
+    the methods in a background thread, one at a time.
     """
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self._summaries: dict[str, tuple[str, ConversationToolsAndModels]] = {}
-        """The signature and summary of each conversation when it was last read, by conversation id."""
+        """The signature and summary of each conversation as last read, by conversation id."""
         self._infos: dict[str, ConversationInfo] = {}
         self._checked: dict[str, int] = {}
-        """The stamp of each subject's file when it was last read (`_make_subject_file_stamp`), by path."""
+        """The stamp (see `_make_subject_file_stamp`) of each subject's file when it was last read, by path."""
         self._reasons: dict[str, str] = {}
-        """The reason why a subject cannot be read, by the path of its file. Only subjects that cannot be read are included."""
+        """The reason why a subject cannot be read, by the path of its file, for each such subject."""
 
     def read_library_snapshot(self) -> TopicsAndConversations:
         """Read the lists of topics, subjects and conversations.
@@ -260,7 +260,7 @@ class TopicsAndConversationsReader:
                 return
 
     def _add_known_details(self, contents: TopicsAndConversations) -> TopicsAndConversations:
-        """Return the snapshot with all details read so far, except those of files that have changed since."""
+        """Return `contents` with all details read so far, except those of files that have changed since."""
         unreadable: dict[tuple[str, str], str] = {}
         unchecked = 0
         for subject in contents.subjects:
@@ -288,16 +288,16 @@ class TopicsAndConversationsReader:
 
 
 def _make_subject_file_stamp(subject: Subject) -> int:
-    """Return a number that changes when the file of a subject changes."""
+    """Return a number that changes when a subject's file changes."""
     return hash((subject.mtime_ns, subject.size, subject.inode))
 
 
 STATE_NAME = "visit"
 """The name under which the last visit is stored in the user data."""
 MAX_TURN_COUNTS = 2_000
-"""The turn counts of at most this many conversations are stored: those of the latest ones."""
+"""The maximum number of conversations whose turn counts are stored. The latest ones are chosen."""
 RUNNING_FOR = timedelta(minutes=2)
-"""A conversation counts as being written if its last event is at most this old."""
+"""The maximum age of the last event of a conversation that counts as being written now."""
 
 
 class LastVisit(NamedTuple):
@@ -318,8 +318,8 @@ class LastVisit(NamedTuple):
 class NewsSinceVisit(NamedTuple):
     """The entries that are new or have changed since the last visit.
 
-    In each list, the latest item comes first. `turns` maps the id of a conversation to the number of
-    its new turns, if this number is known.
+    In each list, the latest item comes first. `turns` contains the numbers of new turns that are
+    known, by conversation id.
     """
 
     conversations: list[ConversationInfo]
@@ -328,7 +328,7 @@ class NewsSinceVisit(NamedTuple):
 
 
 def find_news_since_visit(contents: TopicsAndConversations, visit: LastVisit) -> NewsSinceVisit:
-    """Return the conversations and visible subjects that are new or have changed since the last visit."""
+    """Return the main conversations and visible subjects that are new or changed since the last visit."""
     found = [
         info
         for info in contents.main_conversations

@@ -42,7 +42,7 @@ SCOPES: dict[Scope, str] = {
 def copy_commands_with_scope(scope: Scope, *commands: TuiCommand) -> list[TuiCommand]:
     """Copy commands, and set the scope of each copy to `scope`.
 
-    Unless the scope is "everywhere", the id of each copy begins with the scope.
+    Unless the scope is "everywhere", the scope becomes the prefix of each copy's id.
     """
     prefix = "" if scope == "everywhere" else f"{scope}."
     return [
@@ -171,7 +171,7 @@ SCREENS: dict[Scope, str] = {
     "marks": "In the marks",
     "help": "In the help",
 }
-"""For each screen except the main screen, the heading of its commands on its help page.
+"""The heading of the commands of each screen except the main screen, on the screen's help page.
 
 On such a screen, the commands of the scope "moving" also work, but not those of the scope
 "everywhere".
@@ -291,7 +291,7 @@ COMMANDS_BY_ID = {command.id: command for command in ALL_COMMANDS}
 def list_commands_of_scopes(
     *scopes: Scope, keymap: Mapping[str, str] | None = None
 ) -> list[TuiCommand]:
-    """Return the commands of `scopes`, in the order of the table, with the keys that `keymap` assigns."""
+    """Return the commands of `scopes` in the order of the table, with the keys from `keymap`."""
     return apply_keymap_to_commands(
         (command for command in ALL_COMMANDS if command.scope in scopes), keymap
     )
@@ -303,15 +303,15 @@ def make_key_bindings_of_scopes(*scopes: Scope) -> list[BindingType]:
 
 
 def find_key_label_of_command(name: str, keymap: Mapping[str, str]) -> str:
-    """Return the label of the first key of the command with the id `name`; "" if it has no key."""
+    """Return the label of the first key of the command with the id `name`, or "" if it has no key."""
     (command,) = apply_keymap_to_commands([COMMANDS_BY_ID[name]], keymap)
     return next(iter(command.key_labels), "")
 
 
 def find_key_label_for_input(name: str, keymap: Mapping[str, str]) -> str:
-    """Return the label of the first key that runs the command `name` while an input has the focus, or "".
+    """Return the label of the first key that runs the command `name` even while an input has the focus.
 
-    An input takes a key with one character as text.
+    Return "" if there is no such key. A key with a one-character label is typed into the input.
     """
     (command,) = apply_keymap_to_commands([COMMANDS_BY_ID[name]], keymap)
     return next((label for label in command.key_labels if len(label) > 1), "")
@@ -332,7 +332,7 @@ _TASKS: dict[str, tuple[str, ...]] = {
         "pane.wider", "pane.narrower", "pane.usual", "pane.zoom",
     ),
 }  # fmt: skip
-"""The ids of each task's commands. These are commands of the scope "everywhere"."""
+"""The ids of the commands of the scope "everywhere", by task."""
 _OTHER_TASK = "kbtui itself"
 
 _TASKS_IN_PANES_AND_SCREENS: dict[str, tuple[str, ...]] = {
@@ -354,11 +354,11 @@ _TASKS_IN_PANES_AND_SCREENS: dict[str, tuple[str, ...]] = {
     "copy and save": ("copy", "markdown", "json", "save"),
     "this screen": ("reload", "look", "theme", "help", "back", "leave", "close"),
 }  # fmt: skip
-"""The commands of each task in a pane or screen: their ids, or their ids without the scope."""
+"""The commands in panes and screens, by task. Each is an id, or an id without the scope."""
 
 
 def group_commands_by_task(commands: Iterable[TuiCommand]) -> dict[str, list[TuiCommand]]:
-    """Return a mapping from task to commands. All `commands` must have the same scope."""
+    """Return the commands of each task, by task. All `commands` must have the same scope."""
     groups: dict[str, list[TuiCommand]] = {
         task: [] for task in (*_TASKS, _OTHER_TASK, *_TASKS_IN_PANES_AND_SCREENS)
     }
@@ -372,18 +372,18 @@ def group_commands_by_task(commands: Iterable[TuiCommand]) -> dict[str, list[Tui
 
 
 NO_KEY = "no-key"
-"""A key that does not exist, for commands without a key: Textual's keymap needs a key for every command."""
+"""A key that does not exist. Commands without a key have it, because Textual's keymap requires a key."""
 RESERVED_KEYS = {"ctrl+q": "quits kbtui on every screen", "ctrl+c": "copies the selected text"}
 
 _KEY_NAMES = {shown.casefold(): key for key, shown in KEY_LABELS.items()}
 _KEY_NAMES |= {shown: key for key, shown in PUNCTUATION_KEYS.items()}
 _KEY_NAMES |= {key: key for key in (*KEY_LABELS, "insert", "delete", "backspace")}
 _KEY_NAMES |= {f"f{number}": f"f{number}" for number in range(1, 25)} | {"return": "enter"}
-"""Textual's name of a key, by each name that a user may write for the key."""
+"""Textual's name of each key, by all names that users may write for the key."""
 
 
 class ConfiguredKeymap:
-    """The keys that the settings assign to commands, and messages about mistakes in these settings."""
+    """The keys that the user's settings assign to commands, and messages about mistakes in the settings."""
 
     def __init__(self) -> None:
         self.keys: dict[str, str] = {}
@@ -397,7 +397,7 @@ class ConfiguredKeymap:
 
 
 def parse_keymap_settings(table: Mapping[str, Any]) -> ConfiguredKeymap:
-    """Parse the table `keys` of the settings. `ConfiguredKeymap.problems` has a message for each mistake."""
+    """Parse the table `keys` of the settings; `problems` of the result contains a message for each mistake."""
     from difflib import get_close_matches
 
     keymap = ConfiguredKeymap()
@@ -421,8 +421,8 @@ def parse_keymap_settings(table: Mapping[str, Any]) -> ConfiguredKeymap:
 def _flatten_keymap_table(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each command id with its value.
 
-    TOML parses the unquoted key in `reader.find = "x"` as nested tables. This function joins their
-    keys into the id `reader.find`.
+    TOML parses `reader.find = "x"`, in which the key is not quoted, as nested tables. This function
+    joins their keys to the id `reader.find`.
     """
     for name, value in table.items():
         if isinstance(value, dict):
@@ -433,7 +433,7 @@ def _flatten_keymap_table(table: Mapping[str, Any], prefix: str = "") -> Iterato
 
 def _parse_key_names(value: Any) -> list[str]:
     if isinstance(value, str):
-        # A single comma means the comma key; in longer texts, commas separate keys.
+        # A single comma means the comma key. In a longer string, commas separate keys.
         names = [value] if value.strip() == "," else value.split(",") if value.strip() else []
     elif isinstance(value, list) and all(isinstance(one, str) for one in value):
         names = value
@@ -462,7 +462,7 @@ def _parse_key_name(text: str) -> str:
 
 
 def _map_keys_to_commands(keymap: ConfiguredKeymap) -> dict[tuple[str, str], list[TuiCommand]]:
-    """Return, for each scope and key, the commands that have this key in this scope."""
+    """Return the commands that a key runs in a scope, by scope and key."""
     commands: dict[tuple[str, str], list[TuiCommand]] = {}
     for command in ALL_COMMANDS:
         for key in keymap.keys.get(command.id, command.keys).split(","):
@@ -472,7 +472,7 @@ def _map_keys_to_commands(keymap: ConfiguredKeymap) -> dict[tuple[str, str], lis
 
 
 def _drop_conflicting_keys(keymap: ConfiguredKeymap) -> None:
-    """Remove and report each key in the settings that another command of the same scope already has."""
+    """Remove each configured key that another command of the same scope already has, and report it."""
     while True:
         conflicts = (
             (key, commands, [command for command in commands if command.id in keymap.keys])
@@ -491,7 +491,7 @@ def _drop_conflicting_keys(keymap: ConfiguredKeymap) -> None:
 
 
 def _describe_shadowed_keys(keymap: ConfiguredKeymap) -> list[str]:
-    """Return a message about each command whose key runs another command in some panes.
+    """Return a message about each command whose key runs another command instead in some panes.
 
     Only conflicts that the settings cause are reported.
     """

@@ -1,4 +1,4 @@
-"""The prompt workshop, a screen that shows the prompt of an assistant.
+"""The prompt workshop, a screen that shows the prompt that an assistant receives.
 
 The user can mark subjects to pre-load or disable them, and then write these marks to `kb.toml`.
 """
@@ -94,8 +94,8 @@ if TYPE_CHECKING:
 class PromptWorkshopPreview:
     """A document for the right pane of the workshop.
 
-    `size` is the size of the document's text, or None if the text is not for an assistant. `line` is
-    the 1-based number of the line to show first, or None for the top.
+    `size` is the size of the document's text, or None if assistants do not receive this text. `line`
+    is the number of the line to show first, counted from 1; None means the top.
     """
 
     document: ReaderDocument
@@ -181,7 +181,7 @@ def _find_subject_line_in_system_prompt(
 ) -> int | None:
     """Return the line number of a topic or subject in the prompt, or None.
 
-    If the prompt does not contain the subject, the line number of its topic is returned.
+    If the prompt does not contain the subject, return the line number of its topic.
     """
     if node.kind not in ("topic", "subject") or node.topic not in knowledge.topics:
         return None
@@ -241,15 +241,15 @@ def make_toml_change_preview(
 PREVIEW_DELAY = 0.06
 """The number of seconds that a row must stay selected before its preview is built."""
 MAX_UNFOLDED_SUBJECTS = 40
-"""All topics are unfolded at first if together they have at most this many subjects."""
+"""The maximum total number of subjects for which all topics are unfolded at first."""
 
 
 class PromptWorkshopScreen(ListDetailScreen):
     """A screen with a tree of topics and subjects, a preview, and an input for trying out patterns.
 
-    The screen's result is True if the screen has written to a file. `reference` is the entry to
-    select initially. `written` lists the changes that the workshop has written since the start of
-    kbtui. The screen appends its changes to this list, and removes changes that the user undoes.
+    When the screen closes, it returns whether it has written to a file. `reference` is the entry to
+    select at first. `written` lists the changes that the workshop has written since kbtui was
+    started. The screen appends its changes to this list, and removes changes that the user undoes.
     """
 
     HEADING = "Prompt workshop"
@@ -283,7 +283,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.view = "learn"
         self.preview: PromptWorkshopPreview | None = None
         self._pattern_topic: str | None = None
-        """The topic of patterns that name no topic."""
+        """The topic in which patterns without a topic are matched."""
         self._has_match_rows = False
         self._initial_reference: str | None = reference or ""
         self._key_to_select: str | None = WHOLE_PROMPT_KEY
@@ -312,10 +312,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_prompt_totals()
 
     def on_unmount(self) -> None:
-        """Discard sizes that are still being measured, and free the rows and the prompt.
-
-        The rows and the prompt may be large.
-        """
+        """Stop measuring sizes, and free the rows and the prompt, because they may be large."""
         self.count_worker.discard_pending_results()
         self.prompt_with_changes = self.list.prompt_with_changes = None
         self.pattern_result = SubjectPatternMatches("")
@@ -348,7 +345,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._reload_knowledge_files()
 
     def handle_files_changed(self, event: IndexChangedEvent) -> None:
-        """Reload if topics or subjects have changed. The user's unwritten marks stay."""
+        """Reload if topics or subjects have changed. The user's unwritten marks are kept."""
         is_affected = event.get("knowledge") or event.get("subjects")
         if is_affected and self._shown_change is None and not self._is_writing:
             self._reload_knowledge_files()
@@ -470,7 +467,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     # rows and patterns
 
     def _rebuild_tree_rows(self) -> None:
-        """Build the rows of the tree again, or the list of matches if the user has typed a pattern."""
+        """Rebuild the rows of the tree, or the list of matches if the user has typed a pattern."""
         if self.pattern_result.text.strip():
             self._list_matches_of_pattern_instead_of_tree(self.pattern_result.text)
         elif (prompt_with_changes := self.prompt_with_changes) is not None:
@@ -490,7 +487,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_row_facts_and_preview_after_delay()
 
     def _list_matches_of_pattern_instead_of_tree(self, text: str) -> None:
-        """Parse a pattern and list its matches; for an empty pattern, show the tree again."""
+        """Parse a pattern and list its matches. If the pattern is empty, show the tree again."""
         if not text.strip():
             self.pattern_worker.discard_pending_results()
             self._set_pattern_result(SubjectPatternMatches(""))
@@ -500,7 +497,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.pattern_result = replace(self.pattern_result, text=text)
         if (
             prompt_with_changes is None
-        ):  # `_rebuild_tree_rows` tries the pattern once the files are read
+        ):  # `_rebuild_tree_rows` will match the pattern after the files have been read
             return
 
         def match_pattern() -> tuple[SubjectPatternMatches, list[ListRow]]:
@@ -605,7 +602,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.action_open_row_or_write()
 
     def action_move_in_list(self, where: str, *pages: float) -> None:
-        """Move in the list while the pattern input keeps the focus.
+        """Select another row in the list while the pattern input keeps the focus.
 
         `where` is "down", "up" or "scroll_pages".
         """
@@ -723,7 +720,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             )
 
     def action_undo_written_change(self) -> None:
-        """Undo the last change that the workshop has written since the start of kbtui."""
+        """Undo the last change that the workshop has written since kbtui was started."""
         if not self._written_changes:
             self.show_unavailable_key_message("nothing to undo")
             return
@@ -786,7 +783,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         """Close the question, review, pattern or filter that is open.
 
         If none of them is open, move the focus from the preview to the list. If the list already has
-        the focus, leave the screen.
+        it, leave the screen.
         """
         if self._is_asking_to_leave:
             self.show_message()
@@ -811,8 +808,8 @@ class PromptWorkshopScreen(ListDetailScreen):
     def can_close_screen(self) -> bool:
         """Return whether the screen can close now.
 
-        If there are unwritten changes, the first call asks the user whether to discard them, and returns
-        False. The next call returns True. While the file is being written, the result is False.
+        If there are unwritten changes, the first call asks the user whether to discard them and returns
+        False; the next call returns True. While the file is being written, return False.
         """
         if self._is_writing:
             file = self.library.workspace.format_config_path(TOPICS_FILE)

@@ -37,7 +37,7 @@ KNOWLEDGE_FLAGS = ("-k", "--knowledge")
 
 
 class SubjectPatternWord(NamedTuple):
-    """A word of the input without its quotes; `at` is the index of its first character."""
+    """A word of the input without its quotes. `at` is the index of its first character in the input."""
 
     text: str
     at: int
@@ -54,12 +54,12 @@ class SubjectPatternProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class SubjectPatternMatches:
-    """The subjects that a pattern matches, for the command `learn` or the option `-k`.
+    """The subjects that the input matches as arguments of `learn` or as values of the option `-k`.
 
     * `topic` and `patterns` are the arguments of `learn`.
-    * `preloads` are the values of `-k`, which pre-loads subjects.
-    * `matches` are pairs of topic and slug.
-    * `size` is their total size.
+    * `preloads` are the values of `-k`, the option that pre-loads subjects.
+    * `matches` are the matching subjects, as pairs of topic and slug.
+    * `size` is the total size of the matching subjects.
     """
 
     text: str
@@ -86,7 +86,7 @@ class SubjectPatternMatches:
 def find_subject_pattern_matches(
     text: str, knowledge: KnowledgeBase, subject_sizes: SubjectPromptSizes, selected: str | None
 ) -> SubjectPatternMatches:
-    """Parse the input and find its matches. `selected` is the topic of patterns that name no topic."""
+    """Parse the input and find its matches. Patterns without a topic are matched in `selected`."""
     try:
         words = list(_split_pattern_words(text))
         if not words:
@@ -129,9 +129,9 @@ def _split_pattern_words(text: str) -> Iterator[SubjectPatternWord]:
 def _split_topic_from_patterns(
     words: list[SubjectPatternWord], knowledge: KnowledgeBase, selected: str | None
 ) -> tuple[str, list[SubjectPatternWord]]:
-    """Return the topic that the patterns name, and the patterns without the topic's name.
+    """Return the topic that the patterns begin with, and the patterns without this topic.
 
-    If the patterns name no topic, the topic is `selected`.
+    If the patterns contain no topic, return `selected` as the topic.
     """
     name: str | None = None
     patterns = []
@@ -221,10 +221,7 @@ def _parse_knowledge_flag_values(words: list[SubjectPatternWord]) -> Iterator[Su
 def _find_pattern_problem(
     knowledge: KnowledgeBase, topic: str, patterns: list[SubjectPatternWord]
 ) -> SubjectPatternProblem | None:
-    """Return the first problem with the patterns, or None if all patterns are good.
-
-    For example, a pattern that matches nothing is a problem.
-    """
+    """Return the first problem with the patterns, such as a pattern that matches nothing, or None."""
     resolved = knowledge.get_topic_slugs_by_visibility(topic)
     for word in patterns:
         pattern = word.text
@@ -256,7 +253,8 @@ class SubjectPatternInput(PaneInput):
 class SubjectPatternInputBar(Vertical):
     """An input for a pattern, with a line below it.
 
-    The line shows the result or a problem. For a problem, a `^` is below the wrong character.
+    The line shows the result or a problem. In the case of a problem, a `^` is shown below the wrong
+    character.
     """
 
     def __init__(self) -> None:
@@ -282,9 +280,9 @@ class SubjectPatternInputBar(Vertical):
     def show_pattern_result(self, result: SubjectPatternMatches, outcome: str) -> None:
         """Show the result of a pattern, or the problem with the pattern.
 
-        The command or the problem is on the left. The number of matches and `outcome` are on the
-        right. `outcome` says how large the matches are, or how much they change the size of the
-        prompt.
+        The left side shows the problem, or the command that prints the result if there is no problem.
+        The right side shows the number of matches and `outcome`, which says how large the matches are,
+        or how much they change the size of the prompt.
         """
         self._result_line.display = bool(result.text.strip())
         if not self._result_line.display:
@@ -306,9 +304,9 @@ class SubjectPatternInputBar(Vertical):
 
 
 def _format_problem_with_caret(problem: SubjectPatternProblem, column: int, width: int) -> Spans:
-    """Return a line with a `^` in `column` and the text of a problem.
+    """Return a line with a `^` in `column` and the description of a problem.
 
-    The text is to the right of the `^` if it fits there, otherwise to the left of the `^`.
+    The description is to the right of the `^` if it fits there, or else to its left.
     """
     text = sanitize_to_one_line(problem.message + (f"; {problem.hint}" if problem.hint else ""))
     role = "error" if problem.is_error else "warning"

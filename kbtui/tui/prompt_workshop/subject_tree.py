@@ -35,16 +35,15 @@ UNWRITTEN_SIGN = "*"
 """The sign of a subject or topic whose change is not written to `kb.toml` yet."""
 LEARNED_SIGN = ENTRY_MARKS["pre-loaded"][0].strip()
 EXACT_SIZE_CELLS = 52
-"""The minimum width in cells of a list with exact sizes. A narrower list shows rounded sizes."""
+"""The minimum width in cells of a list that shows exact sizes. A narrower list shows rounded sizes."""
 
 
 class SubjectTreeNode(NamedTuple):
     """The data of a row in the workshop's list.
 
-    `name` depends on `kind`: it is the slug of a subject, the path of a folder (with a final `/`),
-    the name of a prompt section, or the text of a problem. `number` is the position of a prompt
-    section, counted from 0. If `shows_path` is true, the row shows the whole slug instead of its
-    last part.
+    Depending on `kind`, `name` is the slug of a subject, the path of a folder (with a final `/`), the
+    name of a prompt section, or the text of a problem. `number` is the index of a prompt section. If
+    `shows_path` is true, the row shows the whole slug instead of only its last part.
     """
 
     kind: NodeKind
@@ -56,7 +55,7 @@ class SubjectTreeNode(NamedTuple):
 
     @property
     def foldable_row_key(self) -> str:
-        """The key of the row if it is a topic or folder, otherwise ""."""
+        """The row key of a topic or folder; "" for other nodes, because they cannot be folded."""
         if self.kind == "topic":
             return f"topic:{self.topic}"
         return make_folder_row_key(self.topic, self.name) if self.kind == "folder" else ""
@@ -69,8 +68,8 @@ WHOLE_PROMPT_NODE = SubjectTreeNode("whole")
 class SubjectTreeOptions:
     """The user's choices for the list.
 
-    `opened` has the keys of the unfolded rows, `hidden` says whether hidden subjects are listed, and
-    `words` is the text of the filter.
+    `opened` contains the keys of the unfolded rows, `hidden` says whether hidden subjects are listed,
+    and `words` is the text of the filter.
     """
 
     opened: set[str] = field(default_factory=set)
@@ -81,7 +80,7 @@ class SubjectTreeOptions:
 def make_subject_tree_rows(
     prompt: SystemPromptWithUnsavedChanges, options: SubjectTreeOptions
 ) -> list[ListRow]:
-    """Return all rows of the tree. The text of a row is made only when the row is drawn."""
+    """Return all rows of the tree, without text. The text of a row is made when the row is drawn."""
     written = prompt.written
     rows = [
         _make_tree_row(WHOLE_PROMPT_KEY, WHOLE_PROMPT_NODE),
@@ -144,10 +143,10 @@ def _make_subject_row(topic: str, slug: str, depth: int, *, shows_path: bool = F
 
 
 class SubjectTreeList(RowList):
-    """The list of the workshop; each row has one line.
+    """The workshop's list, in which each row has one line.
 
-    A row is formatted only when it is drawn, because there may be tens of thousands of rows. It is
-    formatted with the current prompt, marks and sizes.
+    A row is formatted only when it is drawn, because there may be tens of thousands of rows. It shows
+    the prompt, marks and sizes of that moment.
     """
 
     def __init__(
@@ -164,7 +163,7 @@ class SubjectTreeList(RowList):
 
     @property
     def selected_tree_node(self) -> SubjectTreeNode:
-        """The node of the selected row. If no row is selected, the node of the whole prompt."""
+        """The node of the selected row, or the node of the whole prompt if no row is selected."""
         row = self.selected_row
         return row.data if row is not None else WHOLE_PROMPT_NODE
 
@@ -185,7 +184,7 @@ class SubjectTreeList(RowList):
             row.left, row.right = self.format_tree_row(row.data)
 
     def format_tree_row(self, node: SubjectTreeNode) -> tuple[Spans, Spans]:
-        """Return the left and the right part of a row."""
+        """Return the left and the right part of the row of `node`."""
         prompt = self.prompt_with_changes
         if prompt is None:
             return [], []
@@ -287,7 +286,7 @@ def format_prompt_totals(
 
 
 def describe_tree_node(prompt: SystemPromptWithUnsavedChanges, node: SubjectTreeNode) -> str:
-    """Return the text below the list: the counts, sizes or path of the selected row."""
+    """Return the text below the list: the counts, sizes or path of `node`, the selected row."""
     if node.kind == "whole":
         topics = [topic for topic in prompt.knowledge.topics.values() if topic.enable]
         slugs = (prompt.knowledge.get_topic_slugs_by_visibility(topic.id) for topic in topics)

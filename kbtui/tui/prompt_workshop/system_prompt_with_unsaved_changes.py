@@ -1,4 +1,4 @@
-"""The prompt as it will be with the user's unwritten changes, and the sizes of its texts."""
+"""The prompt with the user's unwritten changes, and the sizes of its parts."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 MAX_COUNTED_BYTES = 1_000_000
 """The maximum size in bytes of a subject whose characters and tokens are counted.
 
-The numbers for larger subjects are estimated.
+For a larger subject, both numbers are estimated.
 """
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
-"""The maximum total size in bytes of the subjects that are counted. The sizes of further subjects are estimated."""
+"""The maximum total size in bytes of the subjects that are counted. Other subjects are estimated."""
 SUBJECTS_PER_REPORT = 400
-"""How many subjects are counted or skipped between two progress reports."""
+"""The number of subjects that are counted or skipped between two progress reports."""
 
 
 class PromptTextSize(NamedTuple):
     """The numbers of characters and tokens in a text.
 
-    `is_estimate` is true if both numbers are only estimated from the size of the file.
+    `is_estimate` is true if the numbers are only estimated from the size of a file.
     """
 
     characters: int = 0
@@ -79,8 +79,8 @@ def format_prompt_size_change(
     tokens = after.tokens - before.tokens
     if not characters and not tokens:
         return ""
-    # A text with fewer characters can have more tokens. Only then do the tokens get a sign of their
-    # own.
+    # A text with fewer characters can contain more tokens. Only then does the number of tokens get a
+    # sign of its own.
     token_growth = f"{abs(tokens):,}" if characters * tokens >= 0 else f"{tokens:+,}"
     character_growth = f"{characters:+,}"
     if units:
@@ -99,7 +99,7 @@ class SubjectPromptSizes:
         self._sizes: dict[tuple[str, str], PromptTextSize] = {}
         self._versions: dict[tuple[str, str], tuple[int, int]] = {}
         self.unreadable: dict[tuple[str, str], str] = {}
-        """The reason why a subject cannot be read, in the words of `learn`, by topic and slug."""
+        """The reason why a subject cannot be read, as `learn` words it, by topic and slug."""
 
     def forget_subject_sizes(self) -> None:
         """Forget all sizes and errors."""
@@ -110,7 +110,7 @@ class SubjectPromptSizes:
         return self._sizes.get((topic, slug))
 
     def sum_subject_sizes(self, subjects: Collection[tuple[str, str]]) -> PromptTextSize:
-        """Return the total size of subjects, which are pairs of topic and slug.
+        """Return the total size of `subjects`, which are pairs of topic and slug.
 
         The total is an estimate if the size of any subject is estimated or unknown.
         """
@@ -123,15 +123,15 @@ class SubjectPromptSizes:
     def measure_subject_sizes(
         self, knowledge: KnowledgeBase, is_wanted: Callable[[], bool]
     ) -> Iterator[int]:
-        """Measure the sizes of all subjects; from time to time, yield how many subjects are left.
+        """Measure the sizes of all subjects, and repeatedly yield the number of subjects that are left.
 
-        First, the sizes of all new and changed subjects are estimated from their sizes in bytes.
-        Then their files are read, except large ones. A subject counts as changed if its size in
-        bytes or its modification time has changed. When `is_wanted` returns false, measuring ends early.
-        Call this in a background thread.
+        First, estimate the sizes of all new and changed subjects from their sizes in bytes. Then read
+        their files, except large ones, and count. A subject counts as changed if its size in bytes or
+        its modification time has changed. If `is_wanted` returns false, stop early. Called in a
+        background thread.
         """
         todo: list[Subject] = []
-        # Use a copy and delete it, because a `KnowledgeBase` keeps all subjects that it lists in memory.
+        # A `KnowledgeBase` keeps in memory all subjects that it has listed. So use a copy, and delete it afterwards.
         copied = knowledge.copy_with_preload_or_disable_changes(())
         for topic in copied.topics:
             for subject in copied.list_subjects(topic):
@@ -178,16 +178,16 @@ class FolderSizeSums:
         """The running sums of the subjects' sizes: one list for each field of `PromptTextSize`."""
 
     def sum_sizes_in_folder(self, prefix: str) -> tuple[int, PromptTextSize]:
-        """Return the number and the total size of the subjects whose slugs start with `prefix`."""
+        """Return the number of subjects whose slugs start with `prefix`, and their total size."""
         first, last = find_index_range_of_slugs_with_prefix(self._slugs, prefix)
         characters, tokens, estimates = (sums[last] - sums[first] for sums in self._sums)
         return last - first, PromptTextSize(characters, tokens, estimates > 0)
 
 
 def find_index_range_of_slugs_with_prefix(slugs: list[str], prefix: str) -> tuple[int, int]:
-    """Return the index range of the slugs that begin with `prefix` in the sorted list `slugs`.
+    """Return where the slugs that begin with `prefix` are in the sorted list `slugs`.
 
-    The range consists of the index of the first such slug and the index after the last one.
+    The result is the index of the first such slug and the index after the last one.
     """
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
 
@@ -195,9 +195,9 @@ def find_index_range_of_slugs_with_prefix(slugs: list[str], prefix: str) -> tupl
 def make_folder_size_sums(
     knowledge: KnowledgeBase, subject_sizes: SubjectPromptSizes
 ) -> dict[str, FolderSizeSums]:
-    """Map each topic to the sums from which the sizes of the topic's folders are computed.
+    """Return the sums from which the sizes of a topic's folders are computed, by topic.
 
-    Hidden subjects are left out.
+    Hidden subjects are not counted.
     """
     visible = {
         topic: knowledge.get_topic_slugs_by_visibility(topic).visible for topic in knowledge.topics
@@ -231,10 +231,9 @@ class PendingPreloadOrDisableChanges(dict[tuple[str, str | None], PreloadOrDisab
     def find_state_with_pending_mark(
         self, written: KnowledgeBase, topic: str, slug: str | None
     ) -> PreloadOrDisableState:
-        """Return the state of a subject or topic, with the user's mark applied.
+        """Return the state of a subject, or of a topic if `slug` is None, with the user's mark applied.
 
-        If `slug` is None, return the state of the topic. If there is no mark, return the state in
-        `written`, the knowledge as the files define it.
+        If there is no mark, return the state in `written`, the knowledge as the files define it.
         """
         mark = self.get((topic, slug))
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
@@ -242,21 +241,21 @@ class PendingPreloadOrDisableChanges(dict[tuple[str, str | None], PreloadOrDisab
     def toggle_pending_mark(self, mark: PreloadOrDisableChange, knowledge: KnowledgeBase) -> None:
         """Set the state of a subject or topic to that of `mark`, or reset it if it already has this state.
 
-        After a reset, a subject or topic has the state that the files define (see `knowledge`). If
-        the files already define the state of `mark`, the new state is "plain".
+        A reset restores the state that the files define (see `knowledge`). If the files themselves
+        define the state of `mark`, the state becomes "plain" instead.
         """
         current = self.find_state_with_pending_mark(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)
         wanted: PreloadOrDisableState = mark.state
         if current == wanted:
-            # If the files define the state, removing a mark is not enough, so mark the subject as "plain".
+            # If the files define this state, removing the mark would not change it, so mark the subject as "plain".
             wanted = "plain" if written == wanted else written
         self.pop((mark.topic, mark.slug), None)
         if wanted != written:
             self[mark.topic, mark.slug] = replace(mark, state=wanted)
 
     def remove_pending_mark(self, mark: PreloadOrDisableChange) -> None:
-        """Remove this mark, but keep a newer mark of the same subject or topic."""
+        """Remove `mark`, but keep a newer mark of the same subject or topic."""
         if self.get((mark.topic, mark.slug)) == mark:
             del self[mark.topic, mark.slug]
 
@@ -264,7 +263,7 @@ class PendingPreloadOrDisableChanges(dict[tuple[str, str | None], PreloadOrDisab
 def find_subject_or_topic_state(
     knowledge: KnowledgeBase, topic: str, slug: str | None
 ) -> PreloadOrDisableState:
-    """Return the state of a subject, or of a topic if `slug` is None."""
+    """Return the state of a subject, or of its topic if `slug` is None."""
     resolved = knowledge.get_topic_slugs_by_visibility(topic)
     if slug is None:
         return "on" if resolved.topic.enable else "off"
@@ -283,8 +282,8 @@ class SystemPromptWithUnsavedChanges:
     * `marks` are the changes. `refusals` are changes that are not possible, with the reasons.
     * `prompt` is the `<knowledge>` section with the changes, and `size` is its size. `written_size`
       is the size of the section without the changes.
-    * `preloads`, `listings` and `sums` map each topic to the sizes of its pre-loaded subjects, of
-      its listing, and of its folders.
+    * `preloads`, `listings` and `sums` contain the sizes of each topic's pre-loaded subjects, listing
+      and folders, by topic.
     """
 
     written: KnowledgeBase
@@ -308,7 +307,7 @@ def load_prompt_with_changes(
     """Load the knowledge from its files, apply the changes `marks`, and return the resulting prompt."""
     written = library.load_knowledge()
     for topic in written.topics:
-        # Read the directory in this thread, so that drawing a row never waits for it.
+        # Read the directory now, in a background thread, so that drawing a row never waits for it.
         assert written.get_topic_slugs_by_visibility(topic).scan.relative_paths is not None
     unmarked = SystemPromptWithUnsavedChanges(
         written, written, jp_sections=tuple(written.read_jp_prompt_sections())
@@ -324,9 +323,9 @@ def make_prompt_with_pending_marks(
     subject_sizes: SubjectPromptSizes,
     marks: tuple[PreloadOrDisableChange, ...],
 ) -> SystemPromptWithUnsavedChanges:
-    """Return a prompt in which the changes in `marks` replace those of `before`.
+    """Return a prompt with the changes in `marks` instead of the changes in `before`.
 
-    If a change cannot be made, it is in the `refusals` of the result.
+    The `refusals` of the result contain the changes that cannot be made.
     """
     knowledge, applied = before.written, []
     if marks[: len(before.marks)] == before.marks:  # only new marks were added
