@@ -217,7 +217,7 @@ def _format_citation_target(citation: Citation) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Return a text on one line, with Markdown's special characters escaped and escape sequences removed."""
+    """Return `text` on one line, with Markdown's special characters escaped and escape sequences removed."""
     return _MARKDOWN_CHARACTERS.sub(r"\\\1", sanitize_to_one_line(text, "strip"))
 
 
@@ -229,7 +229,7 @@ def _format_code_span(text: str) -> str:
 
 
 def format_code_fence(text: str, language: str) -> str:
-    """Return a text in a Markdown code fence that is longer than any fence in the text."""
+    """Return `text` in a Markdown code fence that is longer than any fence in it."""
     ticks = make_backtick_fence(text)
     return f"{ticks}{language}\n{text}\n{ticks}"
 

@@ -148,7 +148,7 @@ class ComparableSubjectText:
 
 
 def normalize_text(text: str) -> str:
-    """Return a text with LF line endings, and without byte order marks or surrounding white space."""
+    """Return `text` with LF line endings, and without byte order marks or surrounding white space."""
     return replace_surrogates(_normalize_line_ends(text).strip())
 
 

@@ -49,7 +49,7 @@ _COMMAND_ARGUMENTS = ("command", "cmd", "script")
 DIRECTORY_ARGUMENTS = ("workdir", "working_directory", "cwd", "directory", "dir_path")
 _READING_COMMANDS = re.compile(r"\b(?:bat|cat|head|less|more|nl|sed|tail)\b")
 _COMMAND_CHARACTERS_MAX = 10_000
-"""A script with more characters than this is not searched for the files that it reads."""
+"""The maximum number of characters of a script that is searched for the files that it reads."""
 _OPTIONS_WITH_VALUE = frozenset({"-n", "-c", "--lines", "--bytes", "-r", "--line-range", "-l"})
 _PRINTED_LINES = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*;?")
 """Matches a script for `sed -n` that only prints lines by their numbers, such as `1,200p`."""
@@ -274,7 +274,7 @@ _NUMBERED_LINES = (
 _START_NOTE = re.compile(r"\.\.\. \(starting from line #\d+\) \.\.\.(?:\n|\Z)")
 """Matches the line that JP puts above a part of a file."""
 _MAX_NUMBERED_LINES = 2_000
-"""The tools of Claude Code, Codex, Gemini CLI and opencode return at most this many lines of a file.
+"""The maximum number of lines of a file that the tools of Claude Code, Codex, Gemini CLI and opencode return.
 """
 _OPENCODE_RESULT = re.compile(
     r"(?:<path>[^\n]*</path>\n<type>file</type>\n<content>|<file>)\n+(?P<lines>.*?)\n*"

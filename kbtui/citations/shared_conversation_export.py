@@ -240,7 +240,7 @@ def _get_maskable_event_values(event: ConversationEvent) -> dict[str, Any]:
 
 
 def _select_subagent_metadata(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return only the item that names a subagent. Other metadata, such as signatures, is not exported."""
+    """Return only the item that identifies a subagent. Other metadata, such as signatures, is not exported."""
     return {"subagent": metadata["subagent"]} if metadata and "subagent" in metadata else None
 
 
@@ -547,7 +547,7 @@ def _escape_html_line(text: str) -> str:
 
 
 def render_markdown_as_html(text: str) -> str:
-    """Return a Markdown text as HTML. Links, images and embedded HTML become plain text."""
+    """Convert Markdown to HTML. Links, images and embedded HTML become plain text."""
     return str(_make_markdown_parser().render(sanitize(text, "strip"), {"addresses": []}))
 
 

@@ -254,7 +254,7 @@ _TOOL_OF_ANY_SERVER = re.compile(rf"(?:mcp__)?[^_].*?__(?P<tool>{_KBTUI_TOOLS})"
 """Matches a tool name such as `mcp__notes__learn`: the name of a kbtui tool, offered by any MCP server."""
 _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
-"""The JSON of an MCP server is recognized only if it begins within this many characters of a result."""
+"""The number of characters at the beginning of a result in which the JSON of an MCP server can start."""
 QUOTE_CHARACTERS = 600
 """The maximum number of characters of a passage that a citation quotes."""
 

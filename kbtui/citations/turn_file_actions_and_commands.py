@@ -72,7 +72,7 @@ class FileEdit(NamedTuple):
 
 
 MAX_COMPARED_PLACES = 200
-"""`list_substring_offsets` returns at most this many places."""
+"""The maximum number of offsets that `list_substring_offsets` returns."""
 
 
 def apply_edit_to_text(text: str, edit: FileEdit) -> str | None:
@@ -223,7 +223,7 @@ _NOTHING_CHANGED = re.compile(
 _CREATED = re.compile(r"\bcreated?\b", re.IGNORECASE)
 _OVERWRITTEN = re.compile(r"\b(?:updated|overwr\w+|modified)\b", re.IGNORECASE)
 _RESULT_BEGINNING = 300
-"""Only this many characters of a result are searched for the remark that a file was created or overwritten."""
+"""The number of characters at the beginning of a result that can say that a file was created or overwritten."""
 
 
 def collect_turn_actions_and_commands(

@@ -128,7 +128,7 @@ def find_agent_command(
     elif info.kept_from is not None:
         hint = f"{label} has deleted the conversation; only the copy in kbtui's archive is left"
     elif info.parent is not None:
-        hint = f"this conversation is part of {info.parent}; name {info.parent} instead"
+        hint = f"this conversation is part of {info.parent}; use {info.parent} instead"
     message = f"{label} has no command to {verb} this conversation"
     raise NothingFound(message, where=info.ref, hint=hint)
 

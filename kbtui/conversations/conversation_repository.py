@@ -607,9 +607,9 @@ class AgentOverview(NamedTuple):
 
 
 def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
-    """Return an overview of each agent with conversations.
+    """Return an overview of each agent that has conversations.
 
-    Agents named in the setting `agents` are included even if they have no conversations.
+    Agents listed in the setting `agents` are included even if they have no conversations.
     """
     chosen = get_chosen_agents(load_settings())
     enabled = {one.name for one in list_enabled_conversation_formats()}
@@ -652,11 +652,11 @@ def list_unknown_agents_in_settings() -> list[tuple[str, str]]:
 
 
 def check_agent_names_in_settings() -> None:
-    """Raise `ConfigError` if the setting `agents` or `keep` names an agent that is not allowed.
+    """Raise `ConfigError` if the setting `agents` or `keep` lists an agent that is not allowed there.
 
-    `agents` can name any existing agent. `keep` can name only agents whose sessions can be kept. If
-    the format of a named agent belongs to another package and cannot be loaded, no error is raised,
-    because `kbtui doctor` reports this.
+    `agents` can list any existing agent. `keep` can list only agents whose sessions can be kept. If
+    the format of a listed agent belongs to another package and cannot be loaded, no error is
+    raised, because `kbtui doctor` reports this.
     """
     for name, hint in list_unknown_agents_in_settings():
         if name not in unusable_formats:

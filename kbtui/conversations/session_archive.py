@@ -142,7 +142,7 @@ def get_session_archive_directory() -> Path:
 
 
 def get_kept_session_records_directory() -> Path:
-    """Return the directory with the records of kept conversations. It may not exist."""
+    """Return the directory of the records of kept conversations. The directory may not exist."""
     return get_session_archive_directory() / "records"
 
 
@@ -213,7 +213,7 @@ def find_conversations_only_in_archive(
 def keep_copy_of_conversation(
     workspace: Workspace, info: ConversationInfo, *, verified: bool = False
 ) -> KeepOutcome:
-    """Copy a conversation's file into the archive; the result says what has changed.
+    """Copy a conversation's file into the archive, and return the outcome.
 
     A new copy replaces an earlier one, unless the agent's file has become shorter. Nothing is
     copied if the archive already has an intact copy of the current file, or if the conversation

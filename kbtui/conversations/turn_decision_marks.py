@@ -54,11 +54,14 @@ MARK_SIGNS: dict[MarkState, str] = {"decided": "✓", "rejected": "✗", "supers
 MAX_PASSAGE_CHARACTERS, MAX_NOTE_CHARACTERS = 10_000, 2_000
 """The maximum numbers of characters of a passage and of a note."""
 MAX_LISTED_CHARACTERS = 200
-"""In a list of marks, each label is cut to this many characters."""
+"""The maximum number of characters of each label in a list of marks."""
 MAX_SHORT_CHARACTERS = 400
-"""The texts of a mark are cut to this many characters in answers to assistants."""
+"""The maximum number of characters of each of a mark's texts in answers to assistants."""
 _MAX_KEPT_CHARACTERS = 500
-"""A mark stores at most this many characters of its text, to show them if the text cannot be found."""
+"""The maximum number of characters of the marked text that a mark stores.
+
+They are shown if the text cannot be found.
+"""
 _TIMES = ("created", "changed")
 _EMPHASIS = dict.fromkeys(map(ord, "*_`"))
 _ID_CHARACTERS = 10
@@ -649,7 +652,7 @@ def _hash_turns_cumulatively(turns: Iterable[Turn]) -> Iterator[str]:
 
 
 def _contains_passage(text: str, passage: str) -> bool:
-    """Return whether a text contains a passage.
+    """Return whether `text` contains `passage`.
 
     White space and Markdown's characters `*`, `_` and backquote are ignored, because a passage that
     was copied from the reader does not contain Markdown's characters, and can have other line

@@ -457,8 +457,8 @@ class KnowledgeBase:
         """Return the result of the `learn` tool. Never raises.
 
         `topic` can also be the reference of a search result, `topic/slug:lines`. `has_prompt` means
-        that the caller's prompt already contains the pre-loaded subjects, so the result only names
-        them. The result has at most `max_chars` characters. If `masked` is true, secrets are
+        that the caller's prompt already contains the pre-loaded subjects, so notes replace their
+        texts. The result has at most `max_chars` characters. If `masked` is true, secrets are
         masked.
         """
         caller = learn_tool_answers.LearnToolCaller(has_prompt, max_chars, masked)

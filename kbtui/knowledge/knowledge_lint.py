@@ -43,7 +43,7 @@ MIN_WORDS, MAX_WORDS = 20, 20_000
 """Texts with fewer than `MIN_WORDS` words are not compared. Only the first `MAX_WORDS` words count.
 """
 MAX_TEXTS_PER_RUN = 50
-"""A sequence of words that occurs in more texts than this does not count as a reason to compare them."""
+"""If more than `MAX_TEXTS_PER_RUN` texts share a sequence of words, they are not compared because of it."""
 
 _WORD = re.compile(r"\w+")
 

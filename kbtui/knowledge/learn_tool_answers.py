@@ -82,7 +82,7 @@ class LearnToolCaller(NamedTuple):
         return sorted(learned.union(resolved.available))
 
     def mask_secrets_if_requested(self, text: str) -> str:
-        """Return a text, with its secrets masked if `masked` is true."""
+        """Return `text`, with its secrets masked if `masked` is true."""
         if not self.masked:
             return text
         from kbtui import secret_detection
@@ -122,9 +122,9 @@ def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
 
 
 def suggest_similar_topics(name: str, topics: list[str]) -> str:
-    """Return a hint that names the topics most similar to `name`.
+    """Return a hint that lists the topics most similar to `name`.
 
-    If no topic is similar, the hint names the first topics.
+    If no topic is similar, the hint lists the first topics.
     """
     from difflib import get_close_matches
 
@@ -221,8 +221,7 @@ def _format_subject_blocks(
     """Return the texts of the wanted subjects that fit into an answer, each between tags.
 
     The result also contains the subjects that do not fit, and the number of unreadable subjects.
-    `given` contains the slugs of subjects that the caller already has; these subjects are only
-    named.
+    `given` contains the slugs of subjects that the caller already has; a note replaces their texts.
     """
     room = (
         None

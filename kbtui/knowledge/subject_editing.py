@@ -112,7 +112,8 @@ def edit_draft_and_add_subject(
     """Open a draft in the user's editor, and write the edited text as a subject.
 
     Returns None if the user did not change the draft, or deleted all of its text. If the subject
-    cannot be written, raises a `KbtuiError` that names the temporary file with the user's text.
+    cannot be written, raises a `KbtuiError` whose hint contains the path of the temporary file with
+    the user's text.
     """
     editor, document = find_editor_command(), draft.file_text
     with tempfile.NamedTemporaryFile(suffix=".md", prefix="kbtui-", delete=False) as file:
@@ -150,7 +151,7 @@ def _is_file_unchanged_or_empty(path: Path, before: bytes) -> bool:
 
 
 def _add_draft_path_to_error(error: Exception, path: Path) -> KbtuiError:
-    """Return an error whose hint names the file that contains the user's text."""
+    """Return an error whose hint contains the path of the file with the user's text."""
     cause = error if isinstance(error, KbtuiError) else KbtuiError(str(error))
     hint = "; ".join(filter(None, [cause.hint, f"your text is in {path}"]))
     return KbtuiError(cause.message, where=cause.where, hint=hint)

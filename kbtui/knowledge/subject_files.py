@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 MAX_LINKED_DIRECTORIES = 10_000
-"""At most this many directories of a topic are read through links, because links could multiply the topic's paths."""
+"""The maximum number of a topic's directories that are read through links, which could multiply its paths."""
 BINARY_BYTES = 8192
 """A file counts as binary if its first `BINARY_BYTES` bytes contain a NUL byte."""
 _MEGABYTE = 1024 * 1024
@@ -232,7 +232,7 @@ def format_file_text_for_assistant(text: str, relative: str) -> str:
 
 
 def put_text_in_code_fence(text: str, language: str) -> str:
-    """Return a text in a code fence that is longer than any run of backticks in the text."""
+    """Return `text` in a code fence that is longer than any run of backticks in it."""
     # Leave out a language that would break the fence's first line.
     language = "" if re.search(r"[\s`]", language) else language
     fence = make_backtick_fence(text)
@@ -299,7 +299,7 @@ def _describe_read_error(error: OSError) -> str:
 
 
 MAX_NAME_BYTES = 80
-"""A file name generated from a text is cut to this many bytes. Every file system allows more."""
+"""The maximum size in bytes of a file name generated from text. Every file system allows more."""
 
 _RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
 

@@ -145,9 +145,9 @@ def apply_preload_or_disable_change(
 ) -> Topic:
     """Return `topic` with the change `mark` applied to one of its subjects or to the topic itself.
 
-    `resolved` contains the slugs of the topic. `file` is the name of the file that declares topics;
-    error messages name it. Raises `NothingFound` if the subject does not exist. Raises `UsageError`
-    if a glob in the topic's declaration prevents the new state, because kbtui does not edit globs.
+    `resolved` contains the slugs of the topic. `file` is the name of the file that declares topics,
+    for error messages. Raises `NothingFound` if the subject does not exist. Raises `UsageError` if
+    a glob in the topic's declaration prevents the new state, because kbtui does not edit globs.
     """
     if mark.state in ("on", "off"):
         return replace(topic, enable=mark.state == "on")

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def estimate_token_count(text: str) -> int:
-    """Estimate how many tokens a text has: a quarter of its UTF-8 bytes.
+    """Estimate the number of tokens in a text: a quarter of the number of its UTF-8 bytes.
 
     The estimate can be wrong by up to a third.
     """
