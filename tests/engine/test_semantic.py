@@ -249,7 +249,7 @@ async def test_a_pause_of_embedding_lasts_until_it_is_ended_and_is_shown_everywh
         await tui.until("embedding paused, 1 passage left")
     assert "1 of 2 passages not embedded yet" in (state := command("engine", "status"))
     assert "paused; `kbtui engine continue`" in state
-    assert "1 passage not embedded yet; paused" in command("index")
+    assert "1 passage not embedded yet; embedding is paused" in command("index")
     assert command("engine", "continue") == "embedding continues\n"
     assert "paused" not in command("index")
     assert ask(lib, "a router", "semantic")[0].startswith("notes/net")
@@ -469,7 +469,7 @@ def test_the_first_engine_makes_the_export_and_works_on_with_it(
             pass
         assert ask(lib, "a feline naps", "semantic")[0].startswith("notes/cat")
         assert ask(lib, "railway departure 77", "semantic")[0].startswith("notes/n")
-        assert "exported to ONNX" in builder.workspace.engine_log_file.read_text()
+        assert "exporting the model to ONNX" in builder.workspace.engine_log_file.read_text()
         assert "libtorch" not in Path(f"/proc/{engine.pid}/maps").read_text()
     finally:
         lib.close()

@@ -30,11 +30,11 @@ PANES = (
     ),
     Place("library", "1", "─ Library ", ("j", "j", "l", "G", "f", PASTED, ESCAPE)),
     Place("citations", "3", "CITED", ("j", "j", "J")),
-    Place("results", "/", "Esc to results", ("harmless", "\x1b[B", ESCAPE, "m")),
+    Place("results", "/\x7f", "─ Search ", ("harmless", "\x1b[B", ESCAPE, "m")),
 )
 SCREENS = (
     Place("finding", "2f", "", (PASTED, "\r", "n")),
-    Place("why", "/", "Esc to results", ("harmless", "\x1b[B", ESCAPE, "x", "G")),
+    Place("why", "/\x7f", "─ Search ", ("harmless", "\x1b[B", ESCAPE, "x", "G")),
     Place("palette", ":", "Command palette", (PASTED, "\r")),
     Place("go to", "#", "Go to", (PASTED, "\r")),
     Place("prompt", "p", "<knowledge>", ("v", "G")),
