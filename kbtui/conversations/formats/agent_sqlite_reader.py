@@ -25,7 +25,7 @@ DatabaseState = tuple[FileState | None, ...]
 
 
 def read_database_state(path: str) -> DatabaseState:
-    """Return the state of a database's files. It changes whenever the database changes."""
+    """Return the state of a database's files, which changes whenever the database changes."""
     return tuple(read_inode_size_and_mtime(f"{path}{suffix}") for suffix in ("", "-wal"))
 
 
@@ -56,7 +56,7 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
 
 
 def _check_and_make_database_uri(path: str) -> str:
-    """Check a database file; return the URI that opens the database for reading.
+    """Check a database file. Return a URI that opens the database for reading.
 
     Opening this URI creates no other file.
     """

@@ -1,4 +1,4 @@
-"""The format of aider: one Markdown file for each repository. The file contains all sessions.
+"""The format of aider: one Markdown file per repository, which contains all sessions.
 
 * The line `# aider chat started at …` begins a session.
 * Lines that begin with `#### ` are requests.
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 HISTORY_FILE = ".aider.chat.history.md"
 MAX_SESSION_BYTES = 256 << 20
-"""At most this many bytes of a session are read, from its beginning."""
+"""The maximum number of bytes read from the beginning of a session."""
 _BLOCK_BYTES = 1 << 20
 _EDGE_BYTES = 4096
 """The number of bytes at each end of a session that are compared to detect changes."""
@@ -99,7 +99,7 @@ class AiderFormat(ConversationFormat):
                 problems.append(SkippedConversationPath(Path(path), reason, True))
             before: datetime | None = None
             for session in history.sessions:
-                # aider appends, so a session whose date is invalid began after the one before it.
+                # aider appends sessions, so one with an invalid date began after the previous one.
                 created = before = _parse_local_time(session.started, zone) or before
                 counts[session.started] = count = counts.get(session.started, 0) + 1
                 suffix = f"-{count}" if count > 1 else ""
@@ -114,7 +114,7 @@ class AiderFormat(ConversationFormat):
         return found, problems
 
     def _find_sessions_of_file(self, path: str) -> _CachedAiderSessionList:
-        """Find the sessions of a file.
+        """Find the sessions in a history file.
 
         If the file has only grown since the last call, only the new text is read.
         """
@@ -194,10 +194,10 @@ class _AiderSessionRange(NamedTuple):
 
 
 class _CachedAiderSessionList(NamedTuple):
-    """The sessions of a history file, and data for detecting later changes of the file.
+    """The sessions of a history file, and data for detecting later changes to it.
 
-    `tail` contains the last bytes of the file. If these bytes are still at the same position, text
-    was only appended to the file.
+    `tail` contains the last bytes of the file. If these bytes are still at the same position, the
+    file has only been appended to.
     """
 
     state: tuple[int, int, int]
@@ -223,7 +223,7 @@ def _iterate_possible_history_files(workspace: Workspace) -> Iterator[tuple[str,
 
 
 def _parse_aider_conversation_id(conversation_id: str) -> tuple[str, int]:
-    """Return the start time in an id, and the session's number among sessions with this time."""
+    """Return the start time in an id, and the session's number among those with the same time."""
     match = re.fullmatch(r"(.*T\d\d-\d\d-\d\d)(?:-(\d{1,9}))?", conversation_id)
     if match is None:
         return "", 1
@@ -269,7 +269,7 @@ def _has_history_file_only_grown(
 
 
 def _iterate_session_ranges(file: int, start: int) -> Iterator[tuple[int, int, str | None, bool]]:
-    """Yield the start, the end, the time and `has_content` of each session from offset `start` on.
+    """Yield the start, end, time and `has_content` of each session from offset `start` on.
 
     Start and end are byte offsets. `has_content` says whether the session has a request or a reply.
     For text before the first session, the time is None. A session ends before its trailing white
@@ -330,7 +330,7 @@ def _make_stored_session(
 
 
 def _parse_local_time(started: str, zone: tzinfo | None) -> datetime | None:
-    """Return the UTC time for a local time in a history file, or None if the time is invalid.
+    """Convert a local time in a history file to UTC. Returns None if the time is invalid.
 
     aider does not write its time zone into the file, so the caller passes the zone.
     """
@@ -363,8 +363,8 @@ def _read_aider_session_facts(
 def _choose_title_from_user_requests(requests: list[str]) -> str | None:
     """Return a title taken from the first request that is not a command such as `/add`.
 
-    If there are only commands, the title is taken from the first of them. If there are no requests,
-    the result is None.
+    If there are only commands, the title is taken from the first of them. Returns None if
+    there are no requests.
     """
     for request in requests:
         text = _ASKING_COMMAND.sub("", request)
@@ -374,7 +374,7 @@ def _choose_title_from_user_requests(requests: list[str]) -> str | None:
 
 
 def _read_session_text(path: str, session: _AiderSessionRange, size: int) -> str:
-    """Return the text of a session after its first line. Raises `WorkspaceError`."""
+    """Return the text of a session without its first line. Raises `WorkspaceError`."""
     with open_regular_file(path) as (file, _):
         length = min(session.end - session.start, size)
         data = bytearray()
@@ -383,7 +383,7 @@ def _read_session_text(path: str, session: _AiderSessionRange, size: int) -> str
             if not block:
                 break
             data += block
-        # The spaces at the end of the last line say whether aider wrote it.
+        # Also read the spaces at the end of the last line: they say whether aider wrote the line.
         rest = os.pread(file, 4, session.start + len(data))
         data += b"".join(rest.partition(b"\n")[:2])
     return data.decode("utf-8", "replace").partition("\n")[2]

@@ -56,26 +56,26 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 _HEAD_BYTES = 256 << 10
-"""The number of bytes at the beginning of a file that are read to find a value in the first records."""
+"""The number of bytes read from the beginning of a file to find a value in its first records."""
 _LONG_HEAD_BYTES = 32 << 20
-"""The number of bytes at the beginning of a file that are read if a value is not in the first `_HEAD_BYTES`.
+"""The number of bytes read from the beginning of a file if a value is not in the first `_HEAD_BYTES`.
 
 The first records can be longer than `_HEAD_BYTES`, for example because they contain images.
 """
 _TAIL_BYTES = 64 << 10
-"""The number of bytes at the end of a file that are read to find the title. The agent repeats the title."""
+"""The number of bytes read from the end of a file to find the title, which the agent repeats."""
 _FOLDER_CHARACTERS = 100
-"""Claude Code shortens folder names that have more characters than this.
+"""The number of characters at the beginning of a long folder name that are compared.
 
-Therefore only this many characters at the beginning of such names are compared.
+The rest cannot be compared, because Claude Code shortens long folder names.
 """
 _NEW_SECONDS = 60.0
-"""A file without a complete line counts as unusable only if it is at least this many seconds old."""
+"""The minimum age in seconds at which a file without a complete line counts as unusable."""
 _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
 )
-"""A template of a pattern that finds a key's string value in the first part of a record.
+"""A template for a pattern that finds a key's string value in the first part of a record.
 
 `%s` stands for the key. The record may be cut off after the value. A value that follows a list or
 an object is not found.
@@ -117,7 +117,7 @@ _NOTICE_STARTS = (
     "<bash-stderr>",
     "<command-name>",
 )
-"""The beginnings of texts that the agent itself writes as user messages. They are not requests.
+"""The beginnings of texts that the agent itself writes as user messages, which are not requests.
 
 `<command-name>` begins a command that the agent carries out without the model. A command that gives
 the model a prompt begins with `<command-message>` instead, and counts as a request.
@@ -196,7 +196,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
                     [one for one in without if not (project and self._contains_user_request(one))]
                 )
             if project:
-                # If no record names a directory, the name of the folder decides.
+                # No record contains a directory, so the folder's name decides to which project they belong.
                 found += [
                     self._make_session(one, project, project.path)
                     for one in without
@@ -403,7 +403,7 @@ def _read_working_directory(path: str) -> str | None:
 
 
 def _read_first_text_value_of_key(path: str, key: str) -> str | None:
-    """Return the first text value of `key` in the records of a file.
+    """Return the first non-empty string that a file's records contain under `key`, or None.
 
     Reads as little of the file as possible.
     """
@@ -454,9 +454,9 @@ def _read_session_facts(path: str) -> ConversationFileFacts:
 
 
 def _store_record_title(record: dict[str, Any], titles: dict[str, str]) -> None:
-    """If a record contains a title, store it in `titles`.
+    """Store a record's title, if it has one, in `titles`.
 
-    It replaces an earlier title of the same kind.
+    The title replaces an earlier one of the same kind.
     """
     for kind, key in (
         ("custom-title", "customTitle"),
@@ -530,7 +530,7 @@ def _format_content_block(block: Any) -> str:
 
 
 def _format_media_block(block: dict[str, Any]) -> str:
-    """Return a line with the kind, name, type and size of an image or document."""
+    """Return a line with the kind, name, media type and size of an image or document."""
     source = block.get("source")
     source = source if type(source) is dict else {}
     data = source.get("data")
@@ -570,7 +570,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         """
 
     def make_parser_state(self) -> dict[str, object]:
-        """Return the state, as JSON, from which another parser can resume.
+        """Return the parser's state as JSON, from which another parser can resume.
 
         The state contains the model, and data about the last records and messages. Data about older
         records is not needed, because the next record usually answers or repeats a recent one.
@@ -649,7 +649,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         """Mark turns as rewound if the user left them behind by going back to an earlier turn."""
         if "parentUuid" not in record:
             return
-        # After a compaction, only `logicalParentUuid` may name the record before it.
+        # After a compaction, the id of the previous record may be only in `logicalParentUuid`.
         parent = record["parentUuid"]
         if parent is None:
             parent = record.get("logicalParentUuid")
@@ -753,9 +753,9 @@ def _get_string(values: Any, key: str) -> str | None:
 
 
 def _extract_subagent_id_and_answers(details: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the started subagent's id and the user's answers, if a result has them.
+    """Return the id of the subagent that a call started, and the user's answers.
 
-    Returns None if the result has neither.
+    Returns None if the call's result contains neither.
     """
     metadata: dict[str, Any] = {}
     if agent := _get_string(details, "agentId"):
@@ -818,7 +818,7 @@ def _format_duration(seconds: float) -> str:
 
 
 def _strip_notice_tags(text: str) -> str:
-    """Return a notice of the agent without its tags."""
+    """Return an agent's notice without its tags."""
     if text.startswith("<task-notification>"):
         summary = re.search(_TAG.format("summary"), text)
         text = re.sub("</?task-notification>", "", text)
@@ -835,7 +835,7 @@ def _strip_notice_tags(text: str) -> str:
 
 
 def _format_patch_of_tool_result(details: dict[str, Any]) -> str | None:
-    """If a result reports changes to a file, return them as a unified diff. Otherwise, return None."""
+    """Return a unified diff of the changes to a file that a result reports, or None."""
     hunks, path = details.get("structuredPatch"), details.get("filePath")
     if type(hunks) is not list or not hunks or type(path) is not str:
         return None

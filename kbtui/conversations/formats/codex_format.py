@@ -72,14 +72,14 @@ if TYPE_CHECKING:
 
 ID_PREFIX = "codex-"
 HEAD_BYTES = 256 << 10
-"""The number of bytes that are searched for the working directory if the first record does not name it."""
+"""The number of bytes searched for the working directory if the first record does not contain it."""
 FIRST_REQUEST_BYTES = 8 << 20
-"""The number of bytes that are searched for the first request. Long instructions may precede it."""
+"""The number of bytes searched for the first request, which may follow long instructions."""
 TAIL_BYTES = 64 << 10
 DATE_DEPTH = 3
-"""The depth of the directories with sessions: year/month/day."""
+"""The depth of the session directories: year/month/day."""
 COPY_SECONDS = 1.0
-"""Records with a time up to this many seconds after a fork count as copied from the original session."""
+"""A record counts as copied from the original session until this number of seconds after the fork."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
@@ -238,8 +238,8 @@ class CodexFormat(JsonlConversationFormat):
     ) -> None:
         """Add the project's sessions to `found`, and unusable files to `unusable`.
 
-        Each element of `paths` is a file, and whether the file is archived. A file is unusable if
-        it cannot be read, or if an earlier session has the same id. `names` maps session ids to
+        `paths` contains pairs: a file's path, and whether the file is archived. A file is unusable
+        if it cannot be read, or if an earlier session has the same id. `names` maps session ids to
         titles. If `only` is a conversation id, all other sessions and all unreadable files are
         ignored.
         """
@@ -252,7 +252,7 @@ class CodexFormat(JsonlConversationFormat):
             except (WorkspaceError, ValueError) as error:
                 if only is None:
                     reason = describe_conversation_reading_error(error)
-                    # An empty or damaged file can be read; perhaps it was never a session.
+                    # An empty or damaged file counts as readable: perhaps it was never a session.
                     is_unreadable = isinstance(error, WorkspaceError)
                     unusable.append(SkippedConversationPath(Path(path), reason, is_unreadable))
                 continue
@@ -299,7 +299,7 @@ _ROOTS = (("sessions", False), ("archived_sessions", True))
 
 
 def find_codex_directory() -> str:
-    """Return the directory of Codex: `$CODEX_HOME`, else `~/.codex`."""
+    """Return Codex's directory: `$CODEX_HOME` if it is set, otherwise `~/.codex`."""
     return read_environment_variable("CODEX_HOME") or f"{get_user_home()}/.codex"
 
 
@@ -318,7 +318,7 @@ def _read_thread_names(path: str) -> dict[str, str]:
 def _read_codex_session_facts(
     path: str, head: _CodexSessionHead, title: str | None
 ) -> ConversationFileFacts:
-    """Return the title, the creation time and the origin of a session."""
+    """Return a session's title, origin, creation time and the time of its last record."""
     facts: ConversationFileFacts = {}
     if head.created_at is not None:
         facts["created_at"] = head.created_at
@@ -334,7 +334,7 @@ def _read_codex_session_facts(
 def _iterate_session_files(
     home: str, unusable: list[SkippedConversationPath]
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the path of each session, and whether the session is archived.
+    """Yield the path of each session file, and whether the session is archived.
 
     Live sessions come first, then archived ones. In both groups, newer directories come first.
     """
@@ -362,7 +362,7 @@ def _is_session_head_final(head: _CodexSessionHead, size: int) -> bool:
 
 
 def _read_session_head(path: str) -> _CodexSessionHead:
-    """Return what the beginning of a session's file says about the session.
+    """Return the facts about a session that are at the beginning of its file.
 
     Raises `WorkspaceError` or `ValueError`.
     """
@@ -410,7 +410,7 @@ def _read_first_line(file: int) -> bytes:
 
 
 def _find_working_directory_in_user_messages(file: int, end: int) -> str | None:
-    """Return the working directory that a message from the user names, or None.
+    """Return the first working directory that a user message contains, or None.
 
     Only the first `end` bytes of the file are read.
     """
@@ -425,9 +425,9 @@ def _find_working_directory_in_user_messages(file: int, end: int) -> str | None:
 
 
 def _find_parent_session_id(meta: dict[str, Any]) -> tuple[str | None, bool]:
-    """Return the id of a session's parent, or None.
+    """Return the id of a session's parent, and whether Codex used the session only to summarize.
 
-    The second value says whether Codex used the session only to summarize.
+    The id is None if the session has no parent.
     """
     source = meta.get("source")
     parent = meta.get("parent_thread_id")
@@ -468,7 +468,7 @@ class _UnattributedMessage(NamedTuple):
 
 
 class CodexParser(JsonlConversationParser):
-    """Parses the records of one session, from all versions of Codex."""
+    """Parses the records of one session, which any version of Codex may have written."""
 
     def __init__(self, builder: TurnBuilder, state: Mapping[str, Any] | None = None) -> None:
         super().__init__(builder)
@@ -499,10 +499,10 @@ class CodexParser(JsonlConversationParser):
         return _is_user_request_text(_read_text_and_images(payload.get("content"))[0])
 
     def make_parser_state(self) -> dict[str, object]:
-        """Return the state, as JSON, from which another parser can resume.
+        """Return the parser's state as JSON, from which another parser can resume.
 
         The file can repeat a text or a call. The state contains the last texts and calls, so that
-        the next parser recognizes repetitions.
+        the next parser recognizes when they are repeated.
         """
         self._remove_unattributed_messages()
         return {
@@ -533,7 +533,7 @@ class CodexParser(JsonlConversationParser):
     def parse_record(self, record: dict[str, Any]) -> None:
         """Parse the next record.
 
-        If a value in the record has the wrong type, this may raise an error of any class.
+        May raise any exception if a value in the record has the wrong type.
         """
         kind, payload = _get_record_kind_and_content(record)
         time = parse_timestamp(record.get("timestamp"))
@@ -899,7 +899,7 @@ def _is_user_request_text(text: str) -> bool:
 
 
 def _contains_user_request_text(text: str, typed: str) -> bool:
-    # In the history, a request has tags around images, and may include the text of files that it names.
+    # In the history, a request has tags around images, and may include the text of files that it mentions.
     return typed.strip() in text
 
 
@@ -969,7 +969,7 @@ def _list_text_values(value: Any) -> list[str]:
 
 
 def _format_notice_event_text(kind: Any, payload: dict[str, Any]) -> str | None:
-    """Return the text of an event that is a notice for people, or None for any other event."""
+    """Return the text of an event that is a notice for the user; None for any other event."""
     if kind == "turn_aborted":
         return f"[turn aborted: {payload.get('reason') or 'unknown reason'}]"
     if kind == "error":

@@ -85,8 +85,9 @@ class ConversationFormat(ABC):
     """Finds and reads the conversations of one agent.
 
     A format must define `name`, `label`, `id_prefix`, `find_stored_conversations` and
-    `load_conversation`. All other methods have defaults. The defaults that read a conversation read
-    all of it. The argument `info` of a method always describes a conversation in this format.
+    `load_conversation`. All other methods have default implementations. Those that read a
+    conversation always read it as a whole. A method's argument `info` always describes a
+    conversation in this format.
     """
 
     name: str
@@ -103,7 +104,7 @@ class ConversationFormat(ABC):
     kbtui can keep copies of such conversations.
     """
     max_checked_bytes: int | None = 4 << 20
-    """When a conversation of at most this many bytes is listed, it is checked for all problems.
+    """The maximum size in bytes of a conversation that is checked for all problems when it is listed.
 
     Larger conversations are checked for only some problems. None means that there is no limit.
     """
@@ -112,7 +113,7 @@ class ConversationFormat(ABC):
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[SkippedConversationPath]]:
-        """Return the conversations, and the paths that are not listed as conversations.
+        """Return a workspace's conversations, and the paths that are not listed as conversations.
 
         If `only` is not None, the first list contains only the conversation with this id.
         """
@@ -199,7 +200,7 @@ class ConversationFormat(ABC):
         return None
 
     def load_turns_for_searching(self, info: ConversationInfo) -> TurnsForSearching:
-        """Decode all turns for searching, without metadata and configuration. Never raises."""
+        """Load all turns for searching, without metadata and configuration. Never raises."""
         conversation = self.load_conversation(info)
         problem = next(iter(conversation.problems), None)
         return TurnsForSearching(conversation.turns, conversation.info.last_event_at, problem)
@@ -222,11 +223,11 @@ class ConversationFormat(ABC):
         )
 
     def list_files_added_to_chat(self, event: ConversationEvent) -> list[str]:
-        """Return the files that the user added to the conversation, according to an event."""
+        """Return the files that the user added to the conversation, if the event reports them."""
         return []
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
-        """Return the command that continues a conversation in its agent; None if the agent has no such command."""
+        """Return the command with which the agent continues a conversation; None if it has no such command."""
         return None
 
     def make_fork_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:

@@ -53,7 +53,7 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 @contextmanager
 def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple[int, int]]:
-    """Open a file; yield its descriptor and its size in bytes. Read the file with `os.pread`.
+    """Open a file; yield its descriptor, for reading with `os.pread`, and its size in bytes.
 
     If the file is a kept copy (`formats/kept_session_file.py`), it is decompressed, and the
     descriptor and the size are those of the original bytes.
@@ -61,7 +61,7 @@ def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple
     Raises `WorkspaceError` in these cases:
 
     * The file is larger than `max_bytes`.
-    * The file is a pipe or another special file, from which reading could wait forever.
+    * The file is a pipe or another special file. Reading from it could block forever.
     * The path is a link that points outside the conversations' directory.
     * The file cannot be opened, or the `with` block cannot read from it.
     """
@@ -206,9 +206,9 @@ def _remove_byte_order_mark(data: bytes, problems: list[str]) -> bytes:
 
 
 def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
-    """Yield the elements of an `events.json` in batches; append the file's problems to `problems`.
+    """Yield the elements of an `events.json` in batches. Append the file's problems to `problems`.
 
-    A large file with JP's line breaks and indentation is read in blocks of about a megabyte. Any
+    A large file that has JP's line breaks and indentation is read in blocks of about a megabyte. Any
     other file is read as a whole. Raises `WorkspaceError` if the file cannot be read or is too
     large.
     """
@@ -345,7 +345,7 @@ def _recover_array_elements(
 def _decode_utf8_and_report_problems(data: bytes, problems: list[str]) -> str:
     """Decode the bytes of a file.
 
-    Invalid UTF-8 is replaced, and a problem with the number of replaced places is reported.
+    U+FFFD replaces invalid UTF-8. The number of replaced places is reported as a problem.
     """
     text = data.decode("utf-8", "replace")
     replaced = text.count("\ufffd") - data.count("\ufffd".encode())

@@ -164,7 +164,7 @@ class GeminiCliFormat(ConversationFormat):
     ) -> list[StoredSession]:
         """Return the sessions in `files`. Unusable files are added to `unusable`.
 
-        `owners` maps the hash of each project to a directory and its project.
+        `owners` maps the hash of each project's path to the path and the project.
         """
         found: dict[str, StoredSession] = {}
         for path, known_owner, parent in files:
@@ -176,7 +176,7 @@ class GeminiCliFormat(ConversationFormat):
             except (WorkspaceError, ValueError) as error:
                 if only is None and known_owner is not None:
                     reason = describe_conversation_reading_error(error)
-                    # An empty or damaged file can be read; perhaps it was never a session.
+                    # An empty or damaged file counts as readable: perhaps it was never a session.
                     is_unreadable = isinstance(error, WorkspaceError)
                     unusable.append(SkippedConversationPath(Path(path), reason, is_unreadable))
                 continue
@@ -216,8 +216,8 @@ class _GeminiSessionHead(NamedTuple):
 class _GeminiSessionFile(NamedTuple):
     """The file of a session or subagent.
 
-    `owner` is the directory in which Gemini CLI ran, and the project to which it belongs. If the
-    owner is not known yet, it is None; the file then contains its project's hash. `parent` is the
+    `owner` consists of the directory in which Gemini CLI ran and the project to which the directory
+    belongs. If `owner` is None, the project's hash in the file determines it. `parent` is the
     id of the session that started the subagent.
     """
 
@@ -284,7 +284,7 @@ def _iterate_session_files(
             if entry.name.endswith((".json", ".jsonl")):
                 yield _GeminiSessionFile(entry.path, owner, None)
             elif entry.is_dir():
-                # A subagent's session is in a directory with the id of the session that started it.
+                # A subagent's session is in a directory named after the session that started the subagent.
                 for one in list_directory(entry.path, unusable):
                     if one.name.endswith(".jsonl"):
                         yield _GeminiSessionFile(one.path, owner, entry.name)
@@ -300,7 +300,7 @@ def _read_project_root(directory: str) -> str | None:
 
 
 def _read_project_registry(path: str) -> dict[str, str]:
-    """Read the project registry; map the name of each data directory to its project's path."""
+    """Return the project registry, which maps the name of each data directory to a project's path."""
     try:
         value = orjson.loads(read_file(path, REGISTRY_BYTES_MAX))
         projects = value["projects"]
@@ -343,7 +343,7 @@ def _get_session_recency_key(session: StoredSession) -> tuple[bool, datetime, st
 
 
 def _read_gemini_session_facts(path: str) -> ConversationFileFacts:
-    """Return the title and the creation time of a session."""
+    """Return a session's title, its first problem, and the times of its start and end."""
     replay = _replay_readable_records(path)
     facts: ConversationFileFacts = {}
     if replay.problems:
@@ -377,7 +377,7 @@ def _find_first_user_request(replay: _ReplayedSession) -> str:
 
 
 class _ReplayedSession:
-    """A session's messages and metadata, as the records applied so far leave them."""
+    """A session's messages and metadata after the records that have been applied so far."""
 
     def __init__(self) -> None:
         self.metadata: dict[str, Any] = {}
@@ -386,7 +386,7 @@ class _ReplayedSession:
         self._by_id: dict[str, _GeminiHistoryEntry] = {}
 
     def add_problem(self, problem: str) -> None:
-        """Add the description of a part that cannot be read."""
+        """Add the description of a part of the session that cannot be read."""
         self.problems.append(problem)
 
     def apply_record(self, record: Any) -> None:
@@ -469,7 +469,7 @@ class _ReplayedSession:
 
 
 def _find_compression_summary(record: dict[str, Any]) -> str | None:
-    """If a user message contains a summary of the history, return the summary. Otherwise, return None."""
+    """Return the summary of the history that a user message contains, or None if it contains none."""
     if record.get("type") != "user":
         return None
     try:
@@ -612,7 +612,7 @@ class GeminiMessageParser:
     def parse_message(self, message: _GeminiHistoryEntry) -> None:
         """Parse the next message.
 
-        If a value in the message has the wrong type, this may raise an error of any class.
+        May raise any exception if a value in the message has the wrong type.
         """
         record = message.record
         kind = record.get("type")
@@ -712,9 +712,9 @@ class _GeminiMessageContent(NamedTuple):
     """The parts of a message, grouped by kind.
 
     * `text` contains the joined texts, and a line for each attached file.
-    * `thoughts` are texts with reasoning.
+    * `thoughts` are the model's reasoning texts.
     * `calls` are tool calls.
-    * `responses` are their results.
+    * `responses` are the results of tool calls.
     """
 
     text: str

@@ -56,7 +56,7 @@ FIRST_BLOCK_BYTES = 16 << 10
 
 
 ABANDONED_SECONDS = 3600.0
-"""An incomplete last line is a problem only if the file has not changed for this many seconds."""
+"""The number of seconds without changes to the file after which an incomplete last line is a problem."""
 RESUME_POINT_DISTANCE_BYTES = 64 << 10
 """The minimum distance in bytes between two points within a turn at which reading can resume."""
 RECORDS_KEPT = 32
@@ -84,8 +84,8 @@ def iterate_jsonl_records(
 ) -> Iterator[JsonlRecord]:
     """Yield the records of an open file from byte `start` to byte `end` (exclusive).
 
-    Empty lines are skipped. A line longer than `LINE_BYTES_MAX` is reported without its bytes, with
-    or without a line end.
+    Empty lines are skipped. A line longer than `LINE_BYTES_MAX` is reported without its bytes,
+    whether or not it has a line end.
 
     If a shorter last line has no line end, the agent may still be writing the line. The line is
     yielded if it is a complete object. An incomplete line is reported if the file has not changed
@@ -144,8 +144,8 @@ def parse_json_with_bad_encoding(data: bytes) -> Any:
     """Parse JSON that may contain invalid UTF-8 or unpaired surrogates.
 
     U+FFFD replaces invalid bytes and unpaired surrogates. Agents that are written in JavaScript
-    produce unpaired surrogates when they cut a text in the middle of a character. A byte order mark
-    is ignored. Raises `ValueError` for invalid JSON.
+    produce unpaired surrogates when they cut a string in the middle of a character. A byte order
+    mark is ignored. Raises `ValueError` for invalid JSON.
     """
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
@@ -183,13 +183,13 @@ class JsonlConversationParser(ABC):
     def parse_record(self, record: dict[str, Any]) -> None:
         """Parse the next record.
 
-        If a value in the record has the wrong type, this may raise an error of any class.
+        May raise any exception if a value in the record has the wrong type.
         """
 
     def make_parser_state(self) -> Mapping[str, object] | None:
-        """Return the state of the parser as JSON. Another parser can continue from this state.
+        """Return the parser's state as JSON, from which another parser can continue.
 
-        The result is None if no other parser can continue.
+        Returns None if no other parser can continue.
         """
         return None
 
@@ -253,7 +253,7 @@ class JsonlConversationFormat(ConversationFormat):
         return replace(info, events_count=count + (not last.endswith(b"\n")))
 
     def load_turns_for_searching(self, info: ConversationInfo) -> TurnsForSearching:
-        """Decode all turns for searching. Never raises."""
+        """Load all turns for searching. Never raises."""
         parser, problem = self._parse_conversation_file(info)
         builder = parser.builder
         problem = problem or next(iter(builder.problems), None)
@@ -268,9 +268,9 @@ class JsonlConversationFormat(ConversationFormat):
     ) -> ConversationSegment | None:
         """Load about `size` bytes of a conversation, but at least one record.
 
-        The segment starts at `resume_point`. If this is None, or if the bytes before it have
-        changed, the segment starts at the beginning of the file. If one of the records changes a
-        turn before `resume_point`, the whole file is loaded as one segment. Returns None for an
+        The segment starts at `resume_point`. If `resume_point` is None, or if the bytes before it
+        have changed, the segment starts at the beginning of the file. If one of the records changes
+        a turn before `resume_point`, the whole file is loaded as one segment. Returns None for an
         unreadable file.
         """
         if info.events_path is None:
@@ -365,9 +365,9 @@ class JsonlConversationFormat(ConversationFormat):
     def _parse_conversation_file(
         self, info: ConversationInfo, size: int | None = None
     ) -> tuple[JsonlConversationParser, str | None]:
-        """Parse the first `size` bytes of a conversation's file. None means the whole file.
+        """Parse the first `size` bytes of a conversation's file, or all of it if `size` is None.
 
-        Returns the parser, and the reason why the file cannot be read, or None.
+        Returns the parser, and either the reason why the file cannot be read or None.
         """
         parser = self.make_parser(TurnBuilder(record_noun="line"), None)
         if info.events_path is None:

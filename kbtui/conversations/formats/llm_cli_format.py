@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_CHAIN = 10_000
-"""At most this many messages of a turn are read, because a damaged database can link messages in a circle."""
+"""The maximum number of messages read for a turn. A damaged database can link messages in a circle."""
 _RESPONSE_COLUMNS = (
     "id",
     "model",
@@ -358,7 +358,7 @@ class _LlmConversationReader:
         return self._fetch_rows(query, response_id)
 
     def _list_fragment_placeholders(self, response_id: str) -> list[str]:
-        """Return one line for each fragment of a response.
+        """Return one line for each fragment in the prompt of a response.
 
         A fragment is a text that the user attached to the prompt.
         """
@@ -609,7 +609,7 @@ def _get_part_type(value: Any) -> str:
 
 
 def _parse_json_or_keep_value(value: Any) -> Any:
-    """Parse a JSON text; return any other value unchanged."""
+    """Parse JSON text; return any other value unchanged."""
     if value is None:
         return None
     try:

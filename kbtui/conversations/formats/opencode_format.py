@@ -85,7 +85,7 @@ _DEFAULT_TITLES = ("New session - ", "Child session - ")
 _BOOKKEEPING = frozenset(
     {"step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction"}
 )
-"""The types of message parts that contain nothing for people to read."""
+"""The types of message parts that contain nothing to show to the user."""
 
 
 class OpencodeFormat(ConversationFormat):
@@ -254,7 +254,7 @@ class OpencodeFormat(ConversationFormat):
     ) -> str | None:
         """Parse all messages of a session.
 
-        Return the problem if reading had to stop, else None.
+        Returns the problem if reading had to stop, otherwise None.
         """
         own_id = extract_agents_own_id_from_conversation_id(self.id_prefix, info.id)
         path = str(info.events_path)
@@ -498,7 +498,7 @@ def _read_file_bytes_or_error(path: str) -> bytes | WorkspaceError:
 
 
 def _read_session_file_as_database_row(path: str) -> dict[str, Any]:
-    """Return the content of a session's file as a database row.
+    """Return the content of a session's file in the form of a database row.
 
     Raises `WorkspaceError` or `ValueError`.
     """
@@ -599,7 +599,7 @@ class OpencodeMessageParser:
         builder.count += 1
 
     def _parse_json_object_or_report(self, data: Any, name: str) -> dict[str, Any] | None:
-        """Parse a JSON object; report any other value."""
+        """Parse a JSON object. Any other value is reported, and None is returned."""
         builder = self.builder
         if isinstance(data, WorkspaceError):
             builder.add_problem(f"{data.where}: {data.message}")
@@ -669,7 +669,7 @@ class OpencodeMessageParser:
                 if type(text) is not str:
                     unknown.append(part)
                 elif part.get("synthetic") is True:
-                    # opencode adds such texts: the content of named files, and reminders.
+                    # opencode adds such texts: reminders, and the content of files that the request mentions.
                     contexts.append(text)
                 else:
                     texts.append(text)

@@ -1,8 +1,8 @@
 """The format of conversations in a published library: JSON Lines that kbtui writes, for all agents.
 
-The first line contains the metadata, and each further line contains a turn. The agents' own files
-are not published, because they contain system prompts, unmasked secrets, and other things besides
-the conversation.
+The first line contains the metadata, and each of the other lines contains a turn. The agents' own
+files are not published, because they contain system prompts, unmasked secrets, and other things
+besides the conversation.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _EVENT_FIELDS = (
 
 
 def make_published_conversation_file_name(conversation_id: str) -> str:
-    """Return the name of a conversation's file in a mirror."""
+    """Return the name of a conversation's file in a mirror of a published library."""
     return quote(conversation_id, safe="~") + FILE_SUFFIX
 
 
@@ -68,7 +68,7 @@ def is_from_published_library(info: ConversationInfo) -> bool:
 
 
 def encode_published_conversation(original: Conversation, masked: Conversation) -> bytes:
-    """Return the content of the published file of a conversation.
+    """Return the content of a conversation's published file.
 
     `masked` has the same events as `original`, with secrets masked. `original` is needed too,
     because only its events contain the links between calls and their results.

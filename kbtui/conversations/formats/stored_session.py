@@ -133,7 +133,7 @@ _Facts = TypeVar("_Facts")
 
 
 class SessionFileCache(Generic[_Facts]):
-    """A cache of facts about files, such as what the beginning of each session file says.
+    """A cache of facts about files, such as those at the beginning of each session file.
 
     `are_final` receives the facts and the size of the file, and returns whether the facts stay the
     same even if the file changes. Other facts are read again when the file has changed.
@@ -187,7 +187,7 @@ def stat_session_file(path: str) -> os.stat_result | None:
 
 
 def make_conversation_id(prefix: str, own_id: str) -> str:
-    """Return kbtui's id for an agent's own id. Forbidden characters are escaped, as in `%20`."""
+    """Convert an agent's own id to kbtui's id. Escapes forbidden characters, as in `%20`."""
     return prefix + quote(own_id, safe="", errors="surrogateescape")
 
 
@@ -208,7 +208,7 @@ def make_change_signature(*values: object) -> str:
 def iterate_first_jsonl_records(
     path: str, length: int, key: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the records in the first `length` bytes of a file of JSON Lines.
+    """Yield the records in the first `length` bytes of a JSON Lines file.
 
     If `key` is not None, only records that have this key are yielded. Damaged lines are skipped. If
     the file cannot be read, the iteration ends without an error. The file is read only as far as
@@ -222,7 +222,7 @@ def iterate_first_jsonl_records(
         while block:
             block = os.pread(file, min(max(HEAD_BLOCK_BYTES, len(rest)), length - at), at)
             at += len(block)
-            # At the end, the last line has no line break.
+            # At the end, this line break completes the last line.
             *lines, rest = (rest + (block or b"\n")).split(b"\n")
             for record in iterate_json_objects_in_lines(line for line in lines if name in line):
                 if key is None or key in record:
@@ -248,7 +248,7 @@ def find_last_record_time(lines: list[bytes]) -> datetime | None:
 
 
 def make_title_from_user_request(text: str) -> str | None:
-    """Return a title: the first line of a request, cut to `TITLE_CHARACTERS`.
+    """Return a title: the first line of a request that is not blank, cut to `TITLE_CHARACTERS`.
 
     Returns None if the request is blank.
     """
@@ -264,7 +264,7 @@ def _find_title_cut_offset(line: str) -> int:
     The offset is never within a secret, because half of a secret would not be masked.
     """
     end = TITLE_CHARACTERS - 1
-    # Most titles are cut between words or within a short one, which needs no search for secrets.
+    # Most titles are cut between words or within a short word. This needs no search for secrets.
     start = max(line.rfind(" ", 0, end), line.rfind("\t", 0, end)) + 1
     words = line[start : start + _MAX_HARMLESS_WORD + 1].split(maxsplit=1)
     if not words or len(words[0]) <= _MAX_HARMLESS_WORD:

@@ -96,7 +96,7 @@ class TurnBuilder(ConversationProblemCollector):
         self._early_usage: list[tuple[TokenUsage, str | None]] = []
         self._calls = 0
         self._open_calls: dict[str, list[tuple[int, ConversationEvent]]] = {}
-        """Maps a call id to the calls with this id that have no result yet, each with the number of its turn."""
+        """Maps a call id to the calls with this id that have no result yet, each preceded by its turn's number."""
 
     @property
     def has_unanswered_calls_in_turn(self) -> bool:
@@ -286,9 +286,9 @@ class TurnBuilder(ConversationProblemCollector):
     ) -> Conversation:
         """Return a conversation with everything added so far.
 
-        Its `info` has the number of events and the time of the last event. `events_count` replaces
-        the number of events. The conversation's problems are `problems`, followed by those of the
-        builder.
+        Its `info` has the number of events and the time of the last event. If `events_count`
+        is not None, it replaces the number of events. The conversation's problems are `problems`,
+        followed by those of the builder.
         """
         problems = [*problems, *self.problems]
         if self.more_problems:
@@ -333,19 +333,19 @@ def _check_value_type(name: str, value: Any, wanted: Any) -> None:
 
 
 def get_text_or_none(value: Any) -> str | None:
-    """Return a non-empty text; None for any other value."""
+    """Return `value` if it is a non-empty string, otherwise None."""
     return value if type(value) is str and value else None
 
 
 def get_count_or_none(value: Any) -> int | None:
-    """Return a number of tokens or bytes; None if the value is negative or is not a number."""
+    """Return `value` as a number of tokens or bytes; None if it is negative or not a number."""
     if type(value) is float and 0 <= value < 1 << 62:
         return int(value)
     return value if type(value) is int and value >= 0 else None
 
 
 def count_base64_bytes(data: str) -> int:
-    """Return the number of bytes that a base64 text encodes."""
+    """Return the number of bytes that a base64 string encodes."""
     return len(data.rstrip("=")) * 3 // 4
 
 

@@ -59,8 +59,8 @@ class JpBlobReader:
     def read_blob(self, name: object) -> bytes:
         """Return the content of a blob. Raises `UnreadableJpBlobError`.
 
-        `name` is the value of `$blob`. The content is returned only if it has the SHA-256 in
-        `name`.
+        `name` is the value of `$blob`. The content is returned only if its SHA-256 is the one
+        in `name`.
         """
         found = _DIGEST.fullmatch(name) if type(name) is str else None
         if found is None:
@@ -301,9 +301,9 @@ class JpContentDecoder:
                 self.problems.append(f"the blob {beginning}… {_BLOB_PROBLEMS[error.state]}")
 
     def _add_bytes_to_block(self, block: ContentBlock, data: bytes) -> None:
-        """Add bytes to a block as text, if they are UTF-8 without NUL characters.
+        """Add bytes to a block as text if they are UTF-8 without NUL characters.
 
-        Otherwise, only the number of bytes is added.
+        If they are media, encrypted or not text, only their number is added.
         """
         is_media = (block.media_type or "").startswith(("image/", "audio/", "video/"))
         if data.startswith(_AGE_SIGNATURES):
@@ -357,7 +357,7 @@ def _list_blob_encryption_recipients(encryption: Any) -> tuple[str, ...]:
 
 
 def _get_content_state_of_uri(uri: str | None) -> ContentState | None:
-    """Return `elsewhere` if the URI names a file that JP has copied, otherwise None.
+    """Return `elsewhere` if the URI refers to a file that JP has copied, otherwise None.
 
     JP's draft D56 describes such URIs.
     """

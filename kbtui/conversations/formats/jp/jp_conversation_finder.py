@@ -188,7 +188,7 @@ class JpConversationCopies:
             size=sum(sizes),
             signature=self.signature,
             problem="; ".join(problems) or None,
-            # JP derives a directory's place from this field, not the other way round.
+            # JP derives a directory's location from this field, so the field takes precedence.
             parent=_parse_parent_conversation_id(metadata.get("parent_id")) or events.parent,
             blob_directories=self._list_blob_directories(events),
         )
@@ -290,7 +290,7 @@ def find_stored_jp_conversations(
 
 
 def _iterate_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
-    """Yield each directory of conversations, and whether the directory is user-local."""
+    """Yield each directory that contains conversations, and whether it is user-local."""
     yield f"{workspace.jp_directory}/conversations", False
     if workspace.jp_user_directory is not None:
         yield f"{workspace.jp_user_directory}/conversations", True
@@ -308,7 +308,7 @@ def _find_blob_directories(workspace: Workspace) -> Iterator[tuple[bool, str]]:
 
 
 def list_jp_conversation_directories(workspace: Workspace) -> list[Path]:
-    """Return JP's directories of conversations in the workspace and in the user-local directory."""
+    """Return JP's conversation directories, in the workspace and in the user-local directory."""
     return [Path(root) for root, _ in _iterate_conversation_roots(workspace)]
 
 

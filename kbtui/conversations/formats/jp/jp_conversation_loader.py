@@ -104,7 +104,7 @@ def load_jp_conversation_beginning(info: ConversationInfo) -> Conversation | Non
 
 
 def load_turns_of_jp_conversation_for_searching(info: ConversationInfo) -> TurnsForSearching:
-    """Decode all turns for a search, without metadata and configuration. Never raises."""
+    """Load all turns for searching, without metadata and configuration. Never raises."""
     if info.events_path is None:
         return TurnsForSearching([])
     problems: list[str] = []
@@ -210,7 +210,7 @@ def _read_last_json_array_element(path: str) -> dict[str, Any] | None:
 
 
 def read_tools_and_models_of_jp_conversation(info: ConversationInfo) -> ConversationToolsAndModels:
-    """Return the tools, models and problems of a conversation. Never raises."""
+    """Return a conversation's tools, models and problems. Never raises."""
     parser = JpEventParser(MergedJpConversationConfig(), JpBlobReader(info.blob_directories))
     conversation = _load_conversation_with_parser(info, parser)
     events = (event for turn in conversation.turns for event in turn.events)
@@ -283,7 +283,7 @@ class _JsonElementBatch(NamedTuple):
         return next((index for index in range(last, 0, -1) if self.has_turn_start_at(index)), 0)
 
     def has_turn_start_at(self, index: int) -> bool:
-        """Return whether an element begins a turn."""
+        """Return whether the element at `index` begins a turn."""
         element = self.elements[index]
         return type(element) is dict and element.get("type") == "turn_start"
 

@@ -72,7 +72,7 @@ class MergedJpConversationConfig:
 
 
 def _parse_model_name(value: Any) -> str | None:
-    """Return the name of a model.
+    """Return a model's name.
 
     JP stores the name as an alias, or as an object with a provider and a name.
     """
@@ -118,7 +118,7 @@ class JpEventParser(ConversationProblemCollector):
     * `turns` and `count` are then the numbers of turns and elements before the start.
     * `last_time` is the time of the last element that was parsed.
     * `is_configured` says whether the file's first element is a configuration.
-    * `answering_models` are the configured models at the responses so far.
+    * `answering_models` contains the models that were configured when the responses so far were given.
     * `blobs` reads the content that is stored outside the file.
     """
 
@@ -335,7 +335,7 @@ class JpEventParser(ConversationProblemCollector):
 
     def _parse_inquiry_response(self, index: int, element: _Element) -> None:
         answer = element.get("answer")
-        # An answer that JP did not store has an outcome instead (RFD 082).
+        # If JP did not store the answer, the element has an outcome instead (RFD 082).
         unanswered = None if "answer" in element else _describe_unanswered_inquiry(element)
         text = unanswered or format_json_unless_text(answer)
         event = self._append_event("inquiry_response", index, element, text, "answer")
