@@ -10,7 +10,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.secret_key_detection import DetectedSecret, compile_re2_pattern, make_any_word_expression
+from kbtui.secret_key_detection import (
+    DetectedSecret,
+    compile_secret_search_pattern,
+    make_any_word_expression,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -354,7 +358,7 @@ _CONTEXT_WORDS = sorted(
 
 
 @cache
-def _map_word_beginnings_to_contexts() -> dict[
+def _map_word_beginnings_to_secret_patterns() -> dict[
     bytes, list[tuple[bytes, _SecretContextPattern, re.Pattern[str]]]
 ]:
     """Map the first letters of each context word to the words that begin with these letters.
@@ -385,10 +389,10 @@ def find_secrets_by_context(text: str, data: bytes) -> Iterator[DetectedSecret]:
     `data` is the text encoded with one byte for each character, so offsets are the same in both.
     """
     lower = data.lower()
-    contexts = _map_word_beginnings_to_contexts()
+    contexts = _map_word_beginnings_to_secret_patterns()
     assignment = _compile_assignment_pattern()
     end = 0
-    for word in compile_re2_pattern(_ANY_WORD).finditer(lower):
+    for word in compile_secret_search_pattern(_ANY_WORD).finditer(lower):
         at = word.start()
         for whole, context, pattern in contexts.get(lower[at : at + _CONTEXT_BEGINNING], ()):
             if lower.startswith(whole, at):
@@ -405,7 +409,7 @@ def find_secrets_by_context(text: str, data: bytes) -> Iterator[DetectedSecret]:
         for name in _OTHER_SCRIPTS.finditer(text):
             if assigned := assignment.match(text, name.start()):
                 yield from _find_assigned_secrets(assigned)
-    yield from _find_secrets_in_environment_variables(text, data)
+    yield from _find_secrets_in_environment_variable_lines(text, data)
     yield from _find_secrets_in_lists_after_heading(text, data)
     yield from _find_secrets_in_markdown_tables(text, data)
     yield from _find_secrets_in_csv_columns(text, data)
@@ -511,12 +515,12 @@ def _find_secrets_in_json_web_key(text: str, at: int) -> Iterator[DetectedSecret
             yield DetectedSecret(*value.span("value"), "private key")
 
 
-def _find_secrets_in_environment_variables(text: str, data: bytes) -> Iterator[DetectedSecret]:
+def _find_secrets_in_environment_variable_lines(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the secrets in environment variables with names such as `DB_PASSWORD`.
 
     A password is found even if it looks like an ordinary word.
     """
-    for name in compile_re2_pattern(_VARIABLE_LINE).finditer(data):
+    for name in compile_secret_search_pattern(_VARIABLE_LINE).finditer(data):
         match = _VARIABLE_VALUE.match(text, name.end())
         if match is None:
             continue
@@ -544,7 +548,7 @@ def _find_secrets_in_lists_after_heading(text: str, data: bytes) -> Iterator[Det
 
     A list can be a YAML block, a YAML list or a Markdown list.
     """
-    for name in compile_re2_pattern(_LIST_START).finditer(data):
+    for name in compile_secret_search_pattern(_LIST_START).finditer(data):
         at = name.end()
         while match := _LIST_LINE.match(text, at):
             if not match[0]:
@@ -564,7 +568,7 @@ def _find_secrets_in_lists_after_heading(text: str, data: bytes) -> Iterator[Det
 
 def _find_secrets_in_markdown_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the secrets in Markdown tables: the values in columns whose heading names secrets."""
-    for rule in compile_re2_pattern(_TABLE_RULE).finditer(data):
+    for rule in compile_secret_search_pattern(_TABLE_RULE).finditer(data):
         end = rule.start() - 1
         heading = text[text.rfind("\n", 0, max(0, end)) + 1 : max(0, end)]
         columns = {
@@ -588,7 +592,7 @@ def _find_secrets_in_markdown_tables(text: str, data: bytes) -> Iterator[Detecte
 
 def _find_secrets_in_csv_columns(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the secrets in CSV or similar text: values in columns whose heading names secrets."""
-    for heading in compile_re2_pattern(_COLUMN_HEADINGS).finditer(data):
+    for heading in compile_secret_search_pattern(_COLUMN_HEADINGS).finditer(data):
         line = text[heading.start() : heading.end()].strip("\r\n")
         separator = next((sign for sign in "\t;," if sign in line), None)
         if separator is None:

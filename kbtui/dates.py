@@ -102,7 +102,7 @@ def parse_timestamp(text: object) -> datetime | None:
         return None
 
 
-def format_timestamp(time: datetime | None) -> str | None:
+def format_time_as_rfc3339_utc(time: datetime | None) -> str | None:
     """Format a time as RFC 3339 in UTC with milliseconds. Return None for None.
 
     The results sort in the same order as the times.
@@ -155,7 +155,7 @@ def get_current_local_time() -> datetime:
     return datetime.now(UTC).astimezone()
 
 
-def format_date(day: date, today: date) -> str:
+def format_date_with_month_name(day: date, today: date) -> str:
     """Format a date of this year as `31 Jul`, any other date as `13 May 2024`."""
     label = f"{day.day} {_MONTH_NAMES[day.month - 1]}"
     return label if day.year == today.year else f"{label} {day.year}"
@@ -168,7 +168,9 @@ def format_time_or_date(when: datetime, present: datetime) -> str:
     """
     local = when.astimezone(present.tzinfo)
     is_today = local.date() == present.date()
-    return f"{local:%H:%M}" if is_today else format_date(local.date(), present.date())
+    return (
+        f"{local:%H:%M}" if is_today else format_date_with_month_name(local.date(), present.date())
+    )
 
 
 def format_time_with_date(when: datetime, present: datetime) -> str:

@@ -89,7 +89,7 @@ class EngineUnavailableError(KbtuiError):
     """The engine cannot be reached or started; keyword search still works."""
 
 
-class PackageUnavailableError(KbtuiError):
+class RequiredPackageUnavailableError(KbtuiError):
     """A package that kbtui depends on is missing or cannot be imported."""
 
     def __init__(self, error: ImportError) -> None:

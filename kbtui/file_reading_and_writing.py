@@ -212,7 +212,7 @@ A longer key is an error, because `tomllib` would take too long to parse it.
 _DOTTED_KEY = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+""")
 
 
-def parse_toml(text: str) -> dict[str, Any]:
+def parse_toml_with_limited_key_depth(text: str) -> dict[str, Any]:
     """Parse TOML. Raises `ValueError` with the reason, or `RecursionError` for deep nesting."""
     import tomllib
 

@@ -259,6 +259,6 @@ def _format_index_behind_notice(values: Any) -> str:
     return f"the index is not up to date: {state}"
 
 
-def format_notices(notices: Iterable[Notice]) -> str | None:
+def join_notice_texts_with_semicolons(notices: Iterable[Notice]) -> str | None:
     """Join the texts of all notices with `; `. Return None if there are no notices."""
     return "; ".join(map(format_notice, notices)) or None

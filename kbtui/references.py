@@ -317,7 +317,9 @@ def map_references_to_short_forms(
     them.
     """
     wanted = {ref for ref in references if is_other_agents_conversation_ref(ref)}
-    short = shorten_conversation_ids(find_ids(set(map(_cut_session_id_to_shortest_form, wanted))))
+    short = shorten_conversation_ids(
+        find_ids(set(map(_cut_session_id_to_prefix_of_all_short_forms, wanted)))
+    )
     return {ref: shorten_reference(ref, short) for ref in wanted}
 
 
@@ -344,7 +346,7 @@ def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
     return short
 
 
-def _cut_session_id_to_shortest_form(reference: str) -> str:
+def _cut_session_id_to_prefix_of_all_short_forms(reference: str) -> str:
     """Cut a session's id to the prefix that all of its short forms have in common."""
     prefix = get_agent_prefix_of_id(reference)
     return reference.partition("~")[0][: len(prefix) + SHORT_ID_CHARACTERS]

@@ -21,8 +21,8 @@ from kbtui.secret_key_detection import (
     MAX_KEY_CHARACTERS,
     DetectedSecret,
     compile_any_word_byte_pattern,
-    compile_re2_pattern,
-    find_secret_keys,
+    compile_secret_search_pattern,
+    find_keys_and_tokens_of_known_formats,
 )
 from kbtui.terminal_text import find_invisible_characters
 
@@ -317,15 +317,15 @@ class SecretMasker:
 
 def count_masks(value: Any) -> Counter[str]:
     """Return how many masks the strings of a JSON value contain, for each kind of secret."""
-    return Counter(_iterate_masks(value))
+    return Counter(_find_mask_placeholders_in_json(value))
 
 
-def _iterate_masks(value: Any) -> Iterator[str]:
+def _find_mask_placeholders_in_json(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield from _MASK.findall(value) if "[masked: " in value else ()
     elif isinstance(value, dict | list):
         for item in [*value, *value.values()] if isinstance(value, dict) else value:
-            yield from _iterate_masks(item)
+            yield from _find_mask_placeholders_in_json(item)
 
 
 def describe_secrets_in_text(text: str) -> str | None:
@@ -354,7 +354,7 @@ def find_secrets(text: str) -> list[DetectedSecret]:
 
 
 def _find_secrets_in_text(text: str) -> list[DetectedSecret]:
-    found = list(_find_secret_candidates(text))
+    found = list(_find_possibly_overlapping_secrets(text))
     if hidden := find_invisible_characters(text):
         found += _find_secrets_with_invisible_parts(text, hidden)
     return _merge_overlapping_secrets(found)
@@ -386,19 +386,19 @@ def _find_secrets_with_invisible_parts(
     visible = [text[start:end] for start, end in zip(starts, ends, strict=True)]
     # The offset of each visible part in the text without hidden parts.
     offsets = list(accumulate(map(len, visible), initial=0))[:-1]
-    for secret in _find_secret_candidates("".join(visible)):
+    for secret in _find_possibly_overlapping_secrets("".join(visible)):
         first = bisect_right(offsets, secret.start) - 1
         last = bisect_left(offsets, secret.end) - 1
         start = starts[first] + secret.start - offsets[first]
         yield DetectedSecret(start, starts[last] + secret.end - offsets[last], secret.what)
 
 
-def _find_secret_candidates(text: str, depth: int = 0) -> Iterator[DetectedSecret]:
+def _find_possibly_overlapping_secrets(text: str, depth: int = 0) -> Iterator[DetectedSecret]:
     # One byte for each character, so that offsets stay the same.
     data = text.encode("ascii", "replace")
-    yield from find_secret_keys(text, data)
+    yield from find_keys_and_tokens_of_known_formats(text, data)
     yield from _find_kubernetes_secret_values(text)
-    for run in compile_re2_pattern(_PHRASE_WORD_RUN).finditer(data):
+    for run in compile_secret_search_pattern(_PHRASE_WORD_RUN).finditer(data):
         yield from _find_wallet_seed_phrases(text, *run.span())
     yield from find_secrets_by_context(text, data)
     if depth < _MAX_ENCODINGS:
@@ -410,9 +410,9 @@ def _find_encoded_secrets(data: bytes, depth: int) -> Iterator[DetectedSecret]:
 
     `depth` is the number of encodings that have already been removed from `data`.
     """
-    for run in compile_re2_pattern(_ENCODED_RUN).finditer(data):
+    for run in compile_secret_search_pattern(_ENCODED_RUN).finditer(data):
         decoded = _decode_base64_or_hexadecimal_run(run[0])
-        if decoded and any(_find_secret_candidates(decoded, depth + 1)):
+        if decoded and any(_find_possibly_overlapping_secrets(decoded, depth + 1)):
             yield DetectedSecret(run.start(), run.end(), "encoded secret")
 
 

@@ -231,7 +231,7 @@ class DetectedSecret(NamedTuple):
 
 
 def make_any_word_expression(words: Iterable[str]) -> str:
-    """Return a regular expression for `compile_re2_pattern` that matches any of several words."""
+    """Return a regular expression for `compile_secret_search_pattern` that matches any of several words."""
     return "|".join(map(re.escape, words))
 
 
@@ -244,19 +244,23 @@ _LONGER_FORMS = {"pat": r"pat[A-Za-z0-9]{14}\.", "sl.": r"sl\.[\w-]{20}", "SK": 
 _ANY_PREFIX = "|".join(_LONGER_FORMS.get(prefix, re.escape(prefix)) for prefix in _PREFIXES)
 
 
-def find_secret_keys(text: str, data: bytes) -> Iterator[DetectedSecret]:
+def find_keys_and_tokens_of_known_formats(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield the keys in a text that have a known format. Keys may overlap.
 
     `data` is the text encoded with one byte for each character, so offsets are the same in both.
     """
     end = 0
-    for prefix in compile_re2_pattern(_ANY_PREFIX).finditer(data):
+    for prefix in compile_secret_search_pattern(_ANY_PREFIX).finditer(data):
         at = prefix.start()
-        if at >= end and _is_word_start(text, at) and (found := _find_secret_key_at(text, at)):
+        if (
+            at >= end
+            and _is_word_start(text, at)
+            and (found := _find_key_or_token_of_known_format_at(text, at))
+        ):
             end = found.end
             yield found
     before = 0
-    for line in compile_re2_pattern("-----END ").finditer(data):
+    for line in compile_secret_search_pattern("-----END ").finditer(data):
         at = line.start()
         if match := _PEM_END.search(text, max(before, at - MAX_KEY_CHARACTERS), at + 120):
             yield DetectedSecret(*match.span(), "private key")
@@ -265,7 +269,7 @@ def find_secret_keys(text: str, data: bytes) -> Iterator[DetectedSecret]:
 
 
 @cache
-def compile_re2_pattern(pattern: str) -> Any:
+def compile_secret_search_pattern(pattern: str) -> Any:
     """Compile a regular expression with RE2.
 
     RE2 can search for a hundred words in one pass over a text.
@@ -323,24 +327,28 @@ def _is_after_escape(text: str, at: int) -> bool:
     return _ESCAPE.search(text, max(0, at - 12), at) is not None
 
 
-def _find_secret_key_at(text: str, at: int) -> DetectedSecret | None:
+def _find_key_or_token_of_known_format_at(text: str, at: int) -> DetectedSecret | None:
     """Return the key that starts at an offset. The key may be wrapped across lines or cut off."""
     match = _compile_secret_key_formats().match(text, at)
     if match:
         what = _FORMATS[(match.lastindex or 1) - 1][0]
-        end = _find_end_of_wrapped_key(text, at, match.end()) if what != "private key" else None
+        end = (
+            _find_end_of_token_wrapped_across_lines(text, at, match.end())
+            if what != "private key"
+            else None
+        )
         return DetectedSecret(at, end or match.end(), what)
     longest = _compile_secret_key_prefixes().match(text, at)
     prefix = longest[0] if longest else ""
     if prefix not in _WEAK_PREFIXES or prefix == "eyJ":
-        if end := _find_end_of_wrapped_key(text, at, None):
+        if end := _find_end_of_token_wrapped_across_lines(text, at, None):
             return DetectedSecret(at, end, _KINDS[prefix])
-        if prefix != "eyJ" and (end := _find_end_of_cut_key(text, at + len(prefix))):
+        if prefix != "eyJ" and (end := _find_end_of_truncated_token(text, at + len(prefix))):
             return DetectedSecret(at, end, _KINDS[prefix])
     return None
 
 
-def _find_end_of_wrapped_key(text: str, at: int, end: int | None) -> int | None:
+def _find_end_of_token_wrapped_across_lines(text: str, at: int, end: int | None) -> int | None:
     """Return the end of a key that continues on the next lines; None if the key does not continue.
 
     If the key's text on the first line looks complete, `end` is the end of that text. Otherwise,
@@ -370,7 +378,7 @@ def _mixes_cases_and_digits_like_key(part: str) -> bool:
     return len(part) >= 6 and all(re.search(kind, part) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
 
 
-def _find_end_of_cut_key(text: str, start: int) -> int | None:
+def _find_end_of_truncated_token(text: str, start: int) -> int | None:
     """Return the end of a key that was cut off.
 
     Returns None if the text after the key's prefix does not belong to a key.
@@ -389,7 +397,7 @@ def _find_end_of_cut_key(text: str, start: int) -> int | None:
 def _find_private_key_lines(text: str, data: bytes) -> Iterator[DetectedSecret]:
     """Yield runs of two or more lines from the middle of a private key."""
     run: list[tuple[int, int]] = []
-    for match in compile_re2_pattern(_PEM_BODY_LINE).finditer(data):
+    for match in compile_secret_search_pattern(_PEM_BODY_LINE).finditer(data):
         start, end = match.span()
         if text[start] == "+" and end - start - 1 in _PEM_BODY_WIDTHS:
             # A line that a diff adds.

@@ -458,7 +458,7 @@ LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
 """The name of each leg of the search (lexical or semantic) in messages for people."""
 
 
-def describe_missing_words(missing: Sequence[str]) -> list[str]:
+def describe_query_words_missing_from_passage(missing: Sequence[str]) -> list[str]:
     """Return lines about the words of a query that are missing from a passage.
 
     An element of `missing` is a word, or two words that are not side by side in the passage. The

@@ -89,7 +89,7 @@ def compare_paragraphs(old: str, new: str) -> list[ComparedParagraph]:
     Paragraphs are separated by empty lines. A different number of empty lines is not a change.
     """
     before, after = _split_paragraphs(old), _split_paragraphs(new)
-    first, end, new_end = _find_differing_part(before, after)
+    first, end, new_end = _find_differing_part_of_lists(before, after)
     from difflib import SequenceMatcher
 
     matcher = SequenceMatcher(None, before[first:end], after[first:new_end])
@@ -125,7 +125,7 @@ def _split_paragraphs(text: str) -> list[str]:
     return [part.strip("\n") for part in _PARAGRAPH_BREAK.split(text) if part.strip()]
 
 
-def _find_differing_part(old: list[str], new: list[str]) -> tuple[int, int, int]:
+def _find_differing_part_of_lists(old: list[str], new: list[str]) -> tuple[int, int, int]:
     """Return where two lists begin to differ, and where the difference ends in each list.
 
     Returns the index of the first difference, then the index after the last difference in `old` and
@@ -150,7 +150,7 @@ def _pair_similar_paragraphs(old: list[str], new: list[str]) -> list[ComparedPar
     """
     compared: list[ComparedParagraph] = []
     at = new_at = 0
-    for pair in [*_pair_most_similar_paragraphs(old, new), (len(old), len(new))]:
+    for pair in [*_pair_paragraphs_for_largest_total_similarity(old, new), (len(old), len(new))]:
         compared += [ComparedParagraph(text, None, [], []) for text in old[at : pair[0]]]
         compared += [ComparedParagraph(None, text, [], []) for text in new[new_at : pair[1]]]
         if pair[0] < len(old) and pair[1] < len(new):
@@ -161,7 +161,9 @@ def _pair_similar_paragraphs(old: list[str], new: list[str]) -> list[ComparedPar
     return compared
 
 
-def _pair_most_similar_paragraphs(old: list[str], new: list[str]) -> list[tuple[int, int]]:
+def _pair_paragraphs_for_largest_total_similarity(
+    old: list[str], new: list[str]
+) -> list[tuple[int, int]]:
     """Pair old with new paragraphs so that the sum of their similarities is as large as possible.
 
     Each pair has a position in `old` and one in `new`. Both positions increase from pair to pair.

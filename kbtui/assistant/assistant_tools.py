@@ -462,7 +462,7 @@ def answer_tool_call(
     try:
         checked = check_and_convert_tool_arguments(TOOLS[name], arguments)
         limit = checked["max_chars"]
-        reply = _HANDLERS[name](ToolRequest(library, checked, current, masked))
+        reply = _HANDLERS[name](CheckedToolCall(library, checked, current, masked))
     except KbtuiError as error:
         reply = ToolReply(_format_error_for_assistant(error, TOOLS[name]), is_error=True)
     except Exception as error:
@@ -483,7 +483,7 @@ def answer_tool_call(
     return ToolReply(text, reply.is_error)
 
 
-class ToolRequest(NamedTuple):
+class CheckedToolCall(NamedTuple):
     """A request to call one of kbtui's own tools, with checked arguments."""
 
     library: Library
@@ -509,7 +509,7 @@ def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
     return f"{text} ({hint})" if hint else text
 
 
-def _answer_learn_call(call: ToolRequest) -> ToolReply:
+def _answer_learn_call(call: CheckedToolCall) -> ToolReply:
     library, topic = _open_library_of_referenced_workspace(call.library, call.arguments["topic"])
     subjects, knowledge = call.arguments["subjects"], library.load_knowledge()
     learned = knowledge.learn(
@@ -553,7 +553,7 @@ _HEADER_LIKE = re.compile(
 )
 
 
-def _answer_search_call(call: ToolRequest) -> ToolReply:
+def _answer_search_call(call: CheckedToolCall) -> ToolReply:
     from kbtui.search.search_request_and_answer import SearchRequest
 
     library, arguments = call.library, call.arguments
@@ -746,7 +746,7 @@ def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:
 
 
 def _answer_conversation_tool_call(
-    kind: Literal["list", "grep", "read"], call: ToolRequest
+    kind: Literal["list", "grep", "read"], call: CheckedToolCall
 ) -> ToolReply:
     from kbtui.assistant import conversation_tools as tools
     from kbtui.assistant.conversation_tool_answers import format_answer_as_xml
@@ -771,7 +771,7 @@ def _answer_conversation_tool_call(
 
 
 def _grep_all_projects(
-    library: Library, call: ToolRequest, arguments: dict[str, Any]
+    library: Library, call: CheckedToolCall, arguments: dict[str, Any]
 ) -> ConversationGrepAnswer:
     """Search the conversations of all projects. An id from another project has the form `[PROJECT] ID`."""
     from kbtui.assistant.conversation_tools import (
@@ -798,7 +798,7 @@ def _grep_all_projects(
     return answer
 
 
-_HANDLERS: dict[str, Callable[[ToolRequest], ToolReply]] = {
+_HANDLERS: dict[str, Callable[[CheckedToolCall], ToolReply]] = {
     "learn": _answer_learn_call,
     "knowledge_search": _answer_search_call,
     "conversation_list": partial(_answer_conversation_tool_call, "list"),

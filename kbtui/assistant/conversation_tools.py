@@ -56,7 +56,7 @@ from kbtui.conversations.conversation_repository import (
     parse_entered_conversation_reference,
 )
 from kbtui.conversations.turn_decision_marks import make_marks_json_field_of_turn
-from kbtui.dates import format_timestamp
+from kbtui.dates import format_time_as_rfc3339_utc
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import make_conversation_ref, shorten_conversation_ids
@@ -158,8 +158,12 @@ def answer_conversation_list(
     file_notices: list[ConversationAnswerNotice] = []
     found = _find_turns_of_file(workspace, file) if file else None
     if found is not None:
-        file_notices += _list_file_history_notices(found, infos, masked=masked)
-        file_turns, unreadable = _summarize_turns_of_file(workspace, found, masked=masked)
+        file_notices += _list_notices_of_unexplained_lines_and_unread_conversations(
+            found, infos, masked=masked
+        )
+        file_turns, unreadable = _group_turns_touching_file_by_conversation(
+            workspace, found, masked=masked
+        )
         file_notices += [_make_unreadable_marks_notice(unreadable)] if unreadable else []
         infos = [info for info in infos if info.id in file_turns]
     if title_contains:
@@ -183,7 +187,7 @@ def answer_conversation_list(
     room = None if max_chars is None else _compute_characters_left_for_rows(max_chars)
     for info in infos[offset : offset + limit]:
         entry = _make_conversation_info_json(
-            _add_event_count_and_check_if_small(info), masked=masked, short=room is not None
+            _add_event_count_and_find_problems_if_small(info), masked=masked, short=room is not None
         )
         if info.id in file_turns:
             entry["file_turns"] = file_turns[info.id]
@@ -229,7 +233,7 @@ def _find_turns_of_file(workspace: Workspace, name: str) -> FileTurnHistory:
         raise type(error)(error.message, where="file", hint=error.hint) from error
 
 
-def _summarize_turns_of_file(
+def _group_turns_touching_file_by_conversation(
     workspace: Workspace, found: FileTurnHistory, *, masked: bool
 ) -> tuple[dict[str, list[TurnTouchingFileSummaryJson]], Notice | None]:
     """Map conversation ids to the turns that changed or read a file, newest first.
@@ -246,7 +250,7 @@ def _summarize_turns_of_file(
         summary: TurnTouchingFileSummaryJson = {
             "ref": turn.ref,
             "turn": turn.turn,
-            "time": format_timestamp(turn.time),
+            "time": format_time_as_rfc3339_utc(turn.time),
             "actions": turn.describe_actions(),
             "lines": turn.format_written_lines() or None,
             "request": cut_line_around_match(" ".join(request.split())),
@@ -262,7 +266,7 @@ def _summarize_turns_of_file(
     return turns, marks.notice
 
 
-def _list_file_history_notices(
+def _list_notices_of_unexplained_lines_and_unread_conversations(
     found: FileTurnHistory, infos: Iterable[ConversationInfo], *, masked: bool
 ) -> Iterator[ConversationAnswerNotice]:
     """Yield notices about lines that no turn wrote, and about conversations that cannot be read."""
@@ -293,7 +297,7 @@ def _select_conversations_by_label(
     return [info for info in infos if all(map(info.has_label, labels or ()))]
 
 
-def _add_event_count_and_check_if_small(info: ConversationInfo) -> ConversationInfo:
+def _add_event_count_and_find_problems_if_small(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with the number of events.
 
     A conversation of at most `max_checked_bytes` is also checked for problems.
@@ -319,12 +323,12 @@ def _make_conversation_info_json(
         "agent": info.agent,
         "title": info.title,
         "events_count": info.events_count,
-        "created_at": format_timestamp(info.created_at) or "",
-        "last_event_at": format_timestamp(info.last_event_at),
-        "archived_at": format_timestamp(info.archived_at),
-        "expires_at": format_timestamp(info.expires_at),
-        "updated_at": format_timestamp(info.updated_at),
-        "pinned_at": format_timestamp(info.pinned_at),
+        "created_at": format_time_as_rfc3339_utc(info.created_at) or "",
+        "last_event_at": format_time_as_rfc3339_utc(info.last_event_at),
+        "archived_at": format_time_as_rfc3339_utc(info.archived_at),
+        "expires_at": format_time_as_rfc3339_utc(info.expires_at),
+        "updated_at": format_time_as_rfc3339_utc(info.updated_at),
+        "pinned_at": format_time_as_rfc3339_utc(info.pinned_at),
         "parent_id": info.parent,
         "worktree": info.worktree,
         "labels": info.labels,
@@ -854,7 +858,7 @@ def _make_conversation_read_answer(
                 "--turn N shows another turn, --last N the last N turns",
             )
         answer.notices.append(notice)
-    answer.notices += _list_conversation_notices(conversation, masked=masked)
+    answer.notices += _list_notices_of_damaged_or_empty_conversation(conversation, masked=masked)
     if marks.notice:
         answer.notices.append(_make_unreadable_marks_notice(marks.notice))
     if limit is None:
@@ -911,7 +915,7 @@ def _make_answer_too_long_error(
     )
 
 
-def _list_conversation_notices(
+def _list_notices_of_damaged_or_empty_conversation(
     conversation: Conversation, *, masked: bool
 ) -> Iterator[ConversationAnswerNotice]:
     """Yield notices if a conversation is damaged, has no turns, or contains unknown events."""

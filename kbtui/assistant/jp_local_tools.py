@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
 from kbtui.file_reading_and_writing import (
     FileWriteOrRemoval,
-    parse_toml,
+    parse_toml_with_limited_key_depth,
     read_regular_file,
     write_and_remove_files_atomically,
 )
@@ -342,7 +342,7 @@ def _find_other_files_that_define_tools(workspace: Workspace, names: set[str]) -
             continue
         try:
             data = read_regular_file(file, TOOL_FILE_SIZE_LIMIT)
-            tools = parse_toml(data.decode("utf-8"))["conversation"]["tools"]
+            tools = parse_toml_with_limited_key_depth(data.decode("utf-8"))["conversation"]["tools"]
             named = [name for name in names if "source" in tools.get(name, {})]
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue

@@ -69,7 +69,7 @@ async def _forward_valid_messages(
                     await output.send(SessionMessage(refusal))
 
 
-async def _forward_messages_with_masked_errors(
+async def _forward_messages_to_client_with_masked_errors(
     messages: MemoryObjectReceiveStream[SessionMessage], writing: WriteStream[SessionMessage]
 ) -> None:
     """Forward messages to the client. Mask secrets in protocol errors, because these errors quote requests."""
@@ -157,7 +157,7 @@ def serve_mcp(library: Library, current: str | None = None) -> int:
     if a setting is invalid.
     """
     masked = should_mask_secrets(library.settings, "mcp")
-    calls = _McpRequestHandler(library, current, masked=masked)
+    calls = _ThreadedMcpToolProvider(library, current, masked=masked)
     server = Server(
         "kbtui",
         version=__version__,
@@ -189,7 +189,7 @@ async def _serve_stdio(server: Server[Any], library: Library, *, masked: bool) -
             output: WriteStream[SessionMessage] = writing
             if masked:
                 output, messages = anyio.create_memory_object_stream[SessionMessage]()
-                tasks.start_soon(_forward_messages_with_masked_errors, messages, writing)
+                tasks.start_soon(_forward_messages_to_client_with_masked_errors, messages, writing)
             checked, requests = anyio.create_memory_object_stream["Item"]()
             tasks.start_soon(_forward_valid_messages, reading, checked, output)
             await server.run(requests, output, options)
@@ -222,7 +222,7 @@ def _exit_without_waiting(library: Library, code: int) -> NoReturn:
     os._exit(code)
 
 
-class _McpRequestHandler:
+class _ThreadedMcpToolProvider:
     """Handles MCP requests in a pool of threads."""
 
     def __init__(self, library: Library, current: str | None, *, masked: bool) -> None:

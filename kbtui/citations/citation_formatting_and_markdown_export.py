@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_data_types import get_subagent_id_of_result
 from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
-from kbtui.dates import format_timestamp
+from kbtui.dates import format_time_as_rfc3339_utc
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import JP_ID_PREFIX, decode_jp_id_creation_time
 from kbtui.terminal_text import (
@@ -129,7 +129,7 @@ def format_conversation_markdown(
     ]
     blocks += [f"> {_escape_markdown(remark)}" for remark in remarks]
     for turn in turns:
-        time = format_timestamp(turn.started_at)
+        time = format_time_as_rfc3339_utc(turn.started_at)
         state = " (rewound)" if turn.is_rewound else ""
         blocks.append(f"## Turn {turn.number}{state}{f' · {time}' if time else ''}")
         labels = marks.get(turn.number, ())
@@ -152,12 +152,12 @@ def _format_conversation_metadata(conversation: Conversation) -> str:
     info = conversation.info
     facts = {
         "Conversation": f"`{info.ref}`",
-        "Created": format_timestamp(info.created_at),
+        "Created": format_time_as_rfc3339_utc(info.created_at),
         "Assistant": _escape_markdown(conversation.assistant or ""),
         "Model": _escape_markdown(conversation.model or ""),
         "Part of": _format_code_span(info.parent) if info.parent else "",
         "Turns": str(len(conversation.turns)),
-        "Archived": format_timestamp(info.archived_at),
+        "Archived": format_time_as_rfc3339_utc(info.archived_at),
         "Attachments": ", ".join(map(_format_code_span, conversation.attachments)),
     }
     return "\n".join(f"- {name}: {value}" for name, value in facts.items() if value)

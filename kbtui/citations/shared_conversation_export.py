@@ -22,7 +22,7 @@ from kbtui.citations.citation_formatting_and_markdown_export import (
 )
 from kbtui.conversations.conversation_data_types import format_event_text, make_event_json
 from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
-from kbtui.dates import format_timestamp
+from kbtui.dates import format_time_as_rfc3339_utc
 from kbtui.errors import UsageError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import format_notice
@@ -301,7 +301,7 @@ def make_shared_conversation_json(shared: SharedConversationParts) -> dict[str, 
     turns = [
         {
             "turn": turn.number,
-            "started_at": format_timestamp(turn.started_at),
+            "started_at": format_time_as_rfc3339_utc(turn.started_at),
             "model": turn.model,
             "rewound": turn.is_rewound,
             "attachments": turn.attachment_count,
@@ -345,8 +345,8 @@ def _make_shared_conversation_facts_json(shared: SharedConversationParts) -> dic
         "id": info.id,
         "agent": info.agent,
         "title": info.title,
-        "created_at": format_timestamp(info.created_at),
-        "last_event_at": format_timestamp(info.last_event_at),
+        "created_at": format_time_as_rfc3339_utc(info.created_at),
+        "last_event_at": format_time_as_rfc3339_utc(info.last_event_at),
         "parent_id": info.parent,
         "labels": info.labels,
         "assistant": conversation.assistant,
@@ -426,7 +426,7 @@ def _format_conversation_facts_as_html(shared: SharedConversationParts) -> str:
     facts = {
         "Conversation": info.ref,
         "Agent": info.agent,
-        "Created": format_timestamp(info.created_at),
+        "Created": format_time_as_rfc3339_utc(info.created_at),
         "Assistant": conversation.assistant,
         "Model": conversation.model,
         "Part of": info.parent,
@@ -473,7 +473,9 @@ def _format_table_of_contents(turns: Sequence[Turn]) -> Iterator[str]:
 def _format_turn_as_html(shared: SharedConversationParts, turn: Turn) -> Iterator[str]:
     rewound = " (rewound)" if turn.is_rewound else ""
     time = (
-        f' <span class="dim">{format_timestamp(turn.started_at)}</span>' if turn.started_at else ""
+        f' <span class="dim">{format_time_as_rfc3339_utc(turn.started_at)}</span>'
+        if turn.started_at
+        else ""
     )
     yield f'<section id="turn-{turn.number}">\n<h2>Turn {turn.number}{rewound}{time}</h2>'
     for label in shared.marks.get(turn.number, ()):

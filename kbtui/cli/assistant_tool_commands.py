@@ -61,7 +61,7 @@ def run_tools_command(args: Namespace) -> int:
         _check_is_jp_workspace(library.workspace)
         changes = plan_jp_tool_installation(library.workspace, library.load_knowledge())
         if args.check:
-            return _check_installed_tools(changes, as_json=args.json)
+            return _print_tool_files_that_install_would_change(changes, as_json=args.json)
         return _install_tools(library.workspace, changes, yes=args.yes, as_json=args.json)
     return _uninstall_tools(library.workspace, as_json=args.json)
 
@@ -84,14 +84,14 @@ def _print_tool_schemas(tools: list[ToolDefinition], *, as_json: bool) -> int:
         }
         for tool in tools
     ]
-    text = "\n\n".join(map(_format_tool_definition, tools)) + "\n"
+    text = "\n\n".join(map(_format_tool_description_for_terminal, tools)) + "\n"
     print_text_or_json(text, shapes, as_json)
     if not as_json and not any(tool.name == "learn" for tool in tools):
         print_to_stderr("`learn` is not offered: no topic has a subject to learn")
     return 0
 
 
-def _format_tool_definition(tool: ToolDefinition) -> str:
+def _format_tool_description_for_terminal(tool: ToolDefinition) -> str:
     lines = [
         tool.name,
         *(_wrap_indented_text(line, 2) for line in tool.description.split("\n")),
@@ -148,7 +148,9 @@ def _install_tools(
     return 3 if any(change.action == "taken" for change in changes) else 0
 
 
-def _check_installed_tools(changes: list[PlannedFileChange], *, as_json: bool) -> int:
+def _print_tool_files_that_install_would_change(
+    changes: list[PlannedFileChange], *, as_json: bool
+) -> int:
     """Print which files `install` would change, and return the exit code."""
     text = "".join(map(_format_file_change_headline, changes))
     print_text_or_json(text, _serialize_planned_changes(changes), as_json)

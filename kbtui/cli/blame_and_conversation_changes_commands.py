@@ -15,7 +15,10 @@ from kbtui.cli.cli_output import (
     print_through_pager,
     print_to_stderr,
 )
-from kbtui.cli.turn_mark_command import format_turn_mark_lines, print_notice_of_unreadable_marks
+from kbtui.cli.turn_mark_command import (
+    format_turn_mark_lines,
+    print_notice_of_unreadable_turn_marks,
+)
 from kbtui.terminal_text import (
     cut_to_width,
     format_added_and_removed_counts,
@@ -95,7 +98,7 @@ def run_blame_command(args: Namespace) -> int:
     if not args.json:
         for lines in describe_lines_not_written_by_turns(found.unexplained):
             print_to_stderr(lines)
-    print_notice_of_unreadable_marks(marks)
+    print_notice_of_unreadable_turn_marks(marks)
     print_git_problem(library.workspace)
     if found.problems and not args.json:
         print_to_stderr(describe_incompletely_read_conversations(found.problems))
@@ -195,10 +198,10 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
             }
         )
     elif args.stat:
-        print_result("".join(_format_changed_files(changes, marks)))
+        print_result("".join(_format_files_changed_by_turns(changes, marks)))
     else:
         _print_diff("".join(_format_changes_of_turns_as_diffs(changes, marks)))
-    print_notice_of_unreadable_marks(marks)
+    print_notice_of_unreadable_turn_marks(marks)
     for problem in conversation.problems:
         print_to_stderr(f"{info.ref}: {problem}")
     if not changes and not args.json:
@@ -242,7 +245,7 @@ def make_turn_actions_json(activity: TurnActionsAndCommands) -> dict[str, Any]:
     }
 
 
-def _format_changed_files(
+def _format_files_changed_by_turns(
     changes: list[tuple[str, int, TurnFileAction]], marks: ConversationMarks
 ) -> Iterator[str]:
     """Yield a line for each changed file: the path, the actions, the line counts, and the turns.

@@ -251,7 +251,7 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
     from kbtui.conversations.conversation_repository import list_conversation_change_signatures
     from kbtui.references import shorten_conversation_ids
 
-    pattern, ids = _read_pattern_and_conversation_ids(args)
+    pattern, ids = _read_grep_pattern_and_ids_from_options_or_stdin(args)
     context, limit = args.context, args.limit
     if context is None:
         context = 1 if args.format == "text" and sys.stdout.isatty() else 0
@@ -319,7 +319,9 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
 _ID_OR_STANDARD_INPUT = re.compile(r"-|[a-z]+-[0-9A-Za-z-]{8,}(?::\S*)?")
 
 
-def _read_pattern_and_conversation_ids(args: Namespace) -> tuple[str, list[str] | None]:
+def _read_grep_pattern_and_ids_from_options_or_stdin(
+    args: Namespace,
+) -> tuple[str, list[str] | None]:
     """Return the pattern to search for, and the ids of the conversations to search (None: all conversations).
 
     If the pattern or an id is `-`, it is read from standard input. Ids on standard input are separated
@@ -552,7 +554,7 @@ def _print_conversation_tool_answer(
     kind: str,
     answer: ConversationListPage | ConversationGrepAnswer | ConversationReadAnswer,
     form: str,
-    text: Callable[[ConversationFormatter], Iterable[str]],
+    text: Callable[[ConversationCommandOutputFormatter], Iterable[str]],
 ) -> None:
     """Print an answer as JSON, as XML, or as the lines that `text` yields.
 
@@ -568,7 +570,7 @@ def _print_conversation_tool_answer(
         print_result(format_answer_as_xml(kind, answer.as_json()) + "\n")
         return
     terminal = sys.stdout.isatty()
-    writer = ConversationFormatter(
+    writer = ConversationCommandOutputFormatter(
         terminal=terminal,
         colours=not are_colors_off(),
         width=get_terminal_width(),
@@ -594,7 +596,7 @@ _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34
 
 
 @dataclass
-class ConversationFormatter:
+class ConversationCommandOutputFormatter:
     """Formats conversations for a terminal, or as plain text for a pipe."""
 
     terminal: bool
@@ -889,7 +891,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
             raise WorkspaceError(
                 f"the conversation is damaged: {reason}", where=conversation.info.ref
             )
-        turns = _select_turns(conversation, ref, args)
+        turns = _select_turns_to_export(conversation, ref, args)
         citations = [
             cite
             for cite in library.extract_citations(conversation)
@@ -935,7 +937,7 @@ def _confirm_file_may_be_written(library: Library, path: str) -> bool:
     return ask_for_confirmation(f"{path} exists already. Overwrite it?")
 
 
-def _select_turns(conversation: Conversation, ref: Ref, args: Namespace) -> list[Turn]:
+def _select_turns_to_export(conversation: Conversation, ref: Ref, args: Namespace) -> list[Turn]:
     from kbtui.assistant.conversation_tools import get_requested_turn_number, select_requested_turns
     from kbtui.citations.shared_conversation_export import parse_turn_ranges
 

@@ -406,13 +406,13 @@ class DiagnosticLogRedactor:
         if self._home:
             text = text.replace(self._home, "~")
         text = _URL.sub("…://…", text)
-        text = _FILE_PATH.sub(_redact_path, text)
+        text = _FILE_PATH.sub(_redact_all_names_in_path, text)
         text = _SOURCE_NAME.sub("source …", text)
         text = _REFERENCE.sub("…/…", text)
         return _CONVERSATION_ID.sub("…", text)
 
 
-def _redact_path(match: re.Match[str]) -> str:
+def _redact_all_names_in_path(match: re.Match[str]) -> str:
     """Redact a matched path: keep only `WORKSPACE` or `~` at its start, and its extension."""
     ending = Path(match[0]).suffix
     return f"{match[1] or ''}/…{ending if re.fullmatch(r'[.][a-z0-9]{1,6}', ending) else ''}"

@@ -105,11 +105,11 @@ def run_source_command(args: Namespace) -> int:
 
     workspace = open_workspace(args.workspace).workspace
     actions = {
-        "add": _add_document_source,
+        "add": _add_source_definition_to_workspace,
         "ls": _print_document_sources,
         "list": _print_document_sources,
         "edit": _edit_document_source,
-        "approve": _approve_document_source,
+        "approve": _ask_user_to_allow_source_to_run,
         "run": _run_requested_document_sources,
         "rm": _remove_document_source,
     }
@@ -120,7 +120,9 @@ def _collect_document_source_options(args: Namespace) -> dict[str, object]:
     return {key: value for key in _BLOCK_OPTIONS if (value := getattr(args, key)) is not None}
 
 
-def _add_document_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
+def _add_source_definition_to_workspace(
+    workspace: Workspace, userdata: UserData, args: Namespace
+) -> int:
     kind = _KINDS_BY_SHORT_NAME.get(args.kind, args.kind)
     what = args.what or args.server
     if not what:
@@ -139,7 +141,7 @@ def _add_document_source(workspace: Workspace, userdata: UserData, args: Namespa
     print_text_or_json(f"{name}\n", facts, args.json)
     if not args.json:
         print_to_stderr(f"`kbtui source run {name}` fetches its documents")
-        _explain_when_engine_runs_source(source)
+        _print_when_scheduled_source_will_run(source)
     return 0
 
 
@@ -163,11 +165,11 @@ def _edit_document_source(workspace: Workspace, userdata: UserData, args: Namesp
         )
         return 0
     record_source_approval(workspace, userdata, source)
-    _explain_when_engine_runs_source(source)
+    _print_when_scheduled_source_will_run(source)
     return 0
 
 
-def _explain_when_engine_runs_source(source: DocumentSourceDefinition) -> None:
+def _print_when_scheduled_source_will_run(source: DocumentSourceDefinition) -> None:
     if source.cron is not None:
         print_to_stderr(
             "the engine runs the source at the scheduled times, and catches up on a missed run when it starts; "
@@ -175,7 +177,9 @@ def _explain_when_engine_runs_source(source: DocumentSourceDefinition) -> None:
         )
 
 
-def _approve_document_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
+def _ask_user_to_allow_source_to_run(
+    workspace: Workspace, userdata: UserData, args: Namespace
+) -> int:
     source = load_source_definitions(workspace).find_source(args.name)
     if find_source_approval_time(workspace, userdata, source) is not None:
         print_to_stderr("the source is already approved")

@@ -110,7 +110,7 @@ def run_engine_command(args: Namespace) -> int:
         "running": True,
         **state,
         "workspaces": [
-            {**opened, "reason": _format_keywords_only_reason(opened)}
+            {**opened, "reason": _format_keywords_only_reason_of_workspace(opened)}
             for opened in state["workspaces"]
         ],
     }
@@ -118,14 +118,14 @@ def run_engine_command(args: Namespace) -> int:
     return 0
 
 
-def _format_keywords_only_reason(state: EngineReadiness) -> str | None:
+def _format_keywords_only_reason_of_workspace(state: EngineReadiness) -> str | None:
     values = state["keywords_only"]
     return None if values is None else format_keywords_only_reason(values)
 
 
 def _format_embedding_progress(state: WorkspaceStatus) -> str | None:
     if not state["semantic"]:
-        return _format_keywords_only_reason(state)
+        return _format_keywords_only_reason_of_workspace(state)
     pause = f"; {EMBEDDING_PAUSED}" if state["paused"] else ""
     if not state["left"]:
         return f"ready{pause}"
@@ -204,7 +204,7 @@ def run_index_command(args: Namespace) -> int:
         "seconds": round(time.monotonic() - began, 3),
         "semantic": vectors["semantic"],
         "vectors_left": vectors["left"],
-        "reason": _format_keywords_only_reason(vectors),
+        "reason": _format_keywords_only_reason_of_workspace(vectors),
         "problems": problems,
     }
     for problem in [*problems, *map(format_notice, library.differing_agent_directory_notices)]:

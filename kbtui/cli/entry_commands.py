@@ -24,7 +24,7 @@ from kbtui.cli.filter_options import add_filter_options, iterate_filters_from_op
 from kbtui.cli.tui_start_commands import declare_open_command_arguments
 from kbtui.cli.turn_mark_command import (
     format_turn_mark_lines,
-    print_notice_of_unreadable_marks,
+    print_notice_of_unreadable_turn_marks,
     warn_if_marks_cannot_be_read,
 )
 from kbtui.dates import DAY_SECONDS, format_unix_time_as_iso
@@ -126,7 +126,7 @@ def run_entries_command(args: Namespace) -> int:
         counts = {"total": page.total, "by_status": by_status, "by_type": page.by_type}
         print_json_result({**counts, "cursor": page.cursor, "entries": entries})
     else:
-        _print_entry_page(page)
+        _print_table_of_entries(page)
     return 0 if page.total else 1
 
 
@@ -139,7 +139,7 @@ def _serialize_entry(row: EntryListRow) -> dict[str, object]:
     return facts
 
 
-def _print_entry_page(page: EntryPage) -> None:
+def _print_table_of_entries(page: EntryPage) -> None:
     if not page.total:
         print_to_stderr("no entry matches")
         return
@@ -397,7 +397,7 @@ def _print_entry_details(library: Library, args: Namespace) -> int:
     library.close()
     text = _format_entry_details(row, source, chunks, cites, short_refs, marks)
     print_text_or_json(text, facts, args.json)
-    print_notice_of_unreadable_marks(marks)
+    print_notice_of_unreadable_turn_marks(marks)
     return 0
 
 
@@ -465,7 +465,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
             fact["difference"] = difference
         facts.append(fact)
     print_text_or_json("".join(lines), {"ref": str(ref), "versions": facts}, args.json)
-    print_notice_of_unreadable_marks(marks)
+    print_notice_of_unreadable_turn_marks(marks)
     return 0
 
 
@@ -473,7 +473,7 @@ def _compare_subject_versions(ref: Ref, versions: list[SubjectVersion], args: Na
     """Print the changes between two versions that the user names."""
     from kbtui.text_difference import format_unified_difference
 
-    old, new = (_find_named_version(versions, name) for name in args.compare)
+    old, new = (_find_subject_version_by_number_or_commit(versions, name) for name in args.compare)
     if not (versions[old].has_text and versions[new].has_text):
         raise UsageError("a version cannot be compared if its text is not shown", where="--compare")
     difference = format_unified_difference(
@@ -489,7 +489,7 @@ def _compare_subject_versions(ref: Ref, versions: list[SubjectVersion], args: Na
     return 0
 
 
-def _find_named_version(versions: list[SubjectVersion], name: str) -> int:
+def _find_subject_version_by_number_or_commit(versions: list[SubjectVersion], name: str) -> int:
     """Return the index of the version that a user names.
 
     `name` is the number of the version, its abbreviated commit hash, or `now` for the current text.
@@ -639,7 +639,7 @@ def run_cites_command(args: Namespace) -> int:
         found.ref, found.uses, found.used_by, differences, marks.make_turn_marks_json_fields
     )
     print_text_or_json("".join(lines), facts, args.json)
-    print_notice_of_unreadable_marks(marks)
+    print_notice_of_unreadable_turn_marks(marks)
     if not found.uses and not found.used_by:
         print_to_stderr(f"no citations to or from {found.ref}")
         return 1

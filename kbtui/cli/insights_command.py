@@ -9,7 +9,10 @@ from kbtui.cli.cli_output import (
     print_to_stderr,
     update_and_open_index,
 )
-from kbtui.cli.turn_mark_command import format_turn_mark_lines, print_notice_of_unreadable_marks
+from kbtui.cli.turn_mark_command import (
+    format_turn_mark_lines,
+    print_notice_of_unreadable_turn_marks,
+)
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import UsageError
 from kbtui.terminal_text import (
@@ -79,7 +82,7 @@ def run_insights_command(args: Namespace) -> int:
             stale_days=args.stale_days,
             hidden=args.hidden,
         )
-    print_notice_of_unreadable_marks(found.marks)
+    print_notice_of_unreadable_turn_marks(found.marks)
     library.close()
     is_logging = library.settings.query_log
     facts = {**found.as_json(), "logging": is_logging}
@@ -107,7 +110,7 @@ def format_insights_report(found: UsageStatistics) -> str:
     stale = f"Cited, but unchanged for {format_counted_noun(found.stale_days, 'day')}"
     before = found.tokens.day_before
     lists = {
-        "Top queries": map(_format_logged_query, found.searches.top),
+        "Top queries": map(_format_query_with_search_count, found.searches.top),
         "Gaps: queries without a good match": map(_format_query_gap, found.searches.gaps),
         "Most cited": map(_format_cited_entry, found.most_cited),
         never: map(_format_uncited_entry, found.never_cited),
@@ -141,7 +144,7 @@ def format_insights_report(found: UsageStatistics) -> str:
     return "\n\n".join(texts) + "\n"
 
 
-def _format_logged_query(asked: QueryWithSearchCount) -> str:
+def _format_query_with_search_count(asked: QueryWithSearchCount) -> str:
     return f"{asked.times:>5}  {cut_to_width(sanitize_to_one_line(asked.query), 60)}  ({asked.last_result_count_text})"
 
 

@@ -52,7 +52,7 @@ def run_keep_command(args: Namespace) -> int:
     if action == "ls":
         return _print_kept_sessions(args, ids)
     if action == "check":
-        return _check_kept_sessions(args, ids)
+        return _check_kept_session_copies_for_damage(args, ids)
     if action == "rm":
         return _delete_kept_sessions(args, ids)
     from kbtui.library import open_workspace
@@ -69,7 +69,7 @@ def _keep_selected_sessions(library: Library, args: Namespace) -> int:
     counts = dict[str, int]()
     rows, failed = [], 0
     with StderrWaitIndicator("keeping sessions"):
-        for info in _select_sessions_to_copy_and_keep(library, args):
+        for info in _select_conversations_and_subagents_to_keep(library, args):
             try:
                 outcome = keep_copy_of_conversation(library.workspace, info, verified=True)
             except KbtuiError as error:
@@ -96,7 +96,9 @@ _OUTCOMES: dict[str, str] = {
 }
 
 
-def _select_sessions_to_copy_and_keep(library: Library, args: Namespace) -> list[ConversationInfo]:
+def _select_conversations_and_subagents_to_keep(
+    library: Library, args: Namespace
+) -> list[ConversationInfo]:
     """Return the conversations that `args` selects, and the conversations of their subagents."""
     from kbtui.conversations.conversation_repository import (
         find_agent_names_with_prefixes,
@@ -171,7 +173,7 @@ def _print_kept_sessions(args: Namespace, ids: list[str]) -> int:
     shape = {
         "directory": str(get_session_archive_directory()),
         "bytes": measure_session_archive(),
-        "sessions": [_make_kept_session_json(one) for one in kept],
+        "sessions": [_make_json_of_kept_session_copy(one) for one in kept],
         "damaged": [{"path": str(one.path), "reason": one.reason} for one in damaged],
     }
     lines = []
@@ -190,7 +192,7 @@ def _print_kept_sessions(args: Namespace, ids: list[str]) -> int:
     return 0 if kept else 1
 
 
-def _make_kept_session_json(session: KeptSession) -> dict[str, str | int | bool | None]:
+def _make_json_of_kept_session_copy(session: KeptSession) -> dict[str, str | int | bool | None]:
     from kbtui.dates import format_unix_time_as_iso
 
     return {
@@ -223,7 +225,7 @@ def _filter_kept_sessions_by_options(
     ]
 
 
-def _check_kept_sessions(args: Namespace, ids: list[str]) -> int:
+def _check_kept_session_copies_for_damage(args: Namespace, ids: list[str]) -> int:
     from kbtui.conversations.session_archive import find_session_copy_damage, list_kept_sessions
 
     kept, damaged = list_kept_sessions()

@@ -13,7 +13,7 @@ import os
 import sys
 
 from kbtui.cli.cli_output import apply_terminal_text_setting, print_error, print_to_stderr
-from kbtui.errors import KbtuiError, PackageUnavailableError, UsageError
+from kbtui.errors import KbtuiError, RequiredPackageUnavailableError, UsageError
 from kbtui.version import __version__
 
 TYPE_CHECKING = False
@@ -131,7 +131,7 @@ def _run_command_or_print_error(words: list[str]) -> int:
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "kbtui":
             raise
-        missing = PackageUnavailableError(error)
+        missing = RequiredPackageUnavailableError(error)
         print_error(missing)
         return missing.exit_code
     except KeyboardInterrupt:

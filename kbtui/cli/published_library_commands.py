@@ -79,7 +79,9 @@ def run_publish_command(args: Namespace) -> int:
     _check_library_is_outside_topics(workspace, uri)
     store = LibraryStore(uri, create=not args.dry_run, is_missing_allowed=args.dry_run)
     entries = collect_publishable_entries(workspace, settings, library.publish)
-    embedder = None if args.no_vectors else _make_embedder(workspace, settings)
+    embedder = (
+        None if args.no_vectors else _make_caching_embedder_unless_model_is_off(workspace, settings)
+    )
     with ProgressLine() as progress, _convert_vector_cache_errors(workspace):
         try:
             publisher = LibraryPublisher(
@@ -149,7 +151,9 @@ def _print_new_signing_keys(args: Namespace) -> int:
     return 0
 
 
-def _make_embedder(workspace: Workspace, settings: Settings) -> CachingTextEmbedder | None:
+def _make_caching_embedder_unless_model_is_off(
+    workspace: Workspace, settings: Settings
+) -> CachingTextEmbedder | None:
     from kbtui.index.embedding_model import EmbeddingModelUnavailableError, find_embedding_model
     from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
 
@@ -196,15 +200,15 @@ def _format_entry_key(key: EntryKey) -> str:
     return "/".join(key[1:])
 
 
-def _format_entry_keys(word: str, keys: Iterable[EntryKey]) -> str:
+def _format_new_changed_or_removed_entries(word: str, keys: Iterable[EntryKey]) -> str:
     return "".join(f"{word:<8} {sanitize_to_one_line(_format_entry_key(key))}\n" for key in keys)
 
 
 def _format_publish_dry_run(result: LibraryPublishResult) -> str:
     lines = [
-        _format_entry_keys("new", result.new),
-        _format_entry_keys("changed", result.changed),
-        _format_entry_keys("removed", result.removed),
+        _format_new_changed_or_removed_entries("new", result.new),
+        _format_new_changed_or_removed_entries("changed", result.changed),
+        _format_new_changed_or_removed_entries("removed", result.removed),
     ]
     vectors = format_counted_noun(result.vectors, "vector")
     whole = format_counted_noun(len(result.entries.texts), "entry", "entries")

@@ -22,7 +22,7 @@ from kbtui.terminal_text import (
     KNOWLEDGE_CHANGED,
     LEG_NAMES,
     cut_to_width,
-    describe_missing_words,
+    describe_query_words_missing_from_passage,
     find_excerpt_start,
     format_counted_noun,
     format_parent_title_suffix,
@@ -110,7 +110,9 @@ def run_search_command(args: Namespace) -> int:
             answer = _search_lines_by_regex(args)
         else:
             found_by_engine = _search_with_running_engine(args.workspace, request)
-            answer = found_by_engine or _search_with_library(args.workspace, request)
+            answer = found_by_engine or _search_with_library_which_may_start_engine(
+                args.workspace, request
+            )
     _raise_first_query_mistake(answer)
     if args.save is not None:
         from kbtui.cli.saved_search_commands import save_search_of_arguments
@@ -173,7 +175,9 @@ def _search_with_running_engine(
     return None if reply.get("suspect") else reply.get("answer")
 
 
-def _search_with_library(start: str | None, request: EngineSearchArguments) -> dict[str, Any]:
+def _search_with_library_which_may_start_engine(
+    start: str | None, request: EngineSearchArguments
+) -> dict[str, Any]:
     """Search with the library, which starts an engine or searches in this process."""
     from kbtui.library import open_workspace
     from kbtui.search.search_request_and_answer import parse_search_request
@@ -367,18 +371,18 @@ def format_search_hit(hit: dict[str, Any], ref: str, *, plain: bool, more: int =
         if first >= end or first < at:
             continue
         parts += [
-            _join_lines_with_spaces(text[at:first]),
+            _join_lines_without_markup_lines(text[at:first]),
             mark,
-            _join_lines_with_spaces(text[first:last]),
+            _join_lines_without_markup_lines(text[first:last]),
             off,
         ]
         at = last
-    parts.append(_join_lines_with_spaces(text[at:end]))
+    parts.append(_join_lines_without_markup_lines(text[at:end]))
     body = "".join(parts).strip()
     lines = [head, f"    {'…' if start else ''}{body}{'…' if len(text) > end else ''}"]
     if answer := hit.get("answer"):
         answer, _ = remove_heading_and_bold_marks(answer, ())
-        shown = sanitize_to_one_line(_join_lines_with_spaces(answer))
+        shown = sanitize_to_one_line(_join_lines_without_markup_lines(answer))
         cut = f"{shown[:EXCERPT_CHARACTERS]}…" if len(shown) > EXCERPT_CHARACTERS else shown
         lines.append(f"    {dim}answer:{off} {cut}")
     return "\n".join(lines)
@@ -392,7 +396,7 @@ def _format_project_of_hit(hit: dict[str, Any]) -> str:
     return sanitize_to_one_line(shown)
 
 
-def _join_lines_with_spaces(text: str) -> str:
+def _join_lines_without_markup_lines(text: str) -> str:
     """Return a text on one line, without its empty lines, code fences and table rules."""
     first, *others = text.replace("\t", " ").split("\n")
     kept = [line for line in others[:-1] if not _is_markup_line(line.strip())]
@@ -443,10 +447,10 @@ def _iterate_explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
     if among_turns:
         yield f"    among the turns: {', '.join(among_turns)}"
         yield f"    the passage's new place among the turns changes the score by {explained['place_gives']:+.4f}"
-    for line in describe_missing_words(explained["missing"]):
+    for line in describe_query_words_missing_from_passage(explained["missing"]):
         yield f"    {sanitize(line)}"
     if explained["embedded"] is not None:
-        yield from _iterate_vector_explanation_lines(explained["embedded"])
+        yield from _iterate_lines_about_embedded_texts(explained["embedded"])
     for text in explained["kept_out"]:
         yield f"    not a hit: {sanitize(text)}"
 
@@ -459,7 +463,7 @@ def _format_contribution_of_one_ranking(leg: dict[str, Any]) -> str:
     return f"{found}; adds {leg['gives']:.4f} to the score" if leg["gives"] else found
 
 
-def _iterate_vector_explanation_lines(embedded: dict[str, Any]) -> Iterator[str]:
+def _iterate_lines_about_embedded_texts(embedded: dict[str, Any]) -> Iterator[str]:
     parts = [f"the text ({format_counted_noun(len(embedded['text']), 'character')})"]
     if count := len(embedded["neighbours"]):
         passages = format_counted_noun(count, "neighbouring passage")

@@ -139,7 +139,9 @@ def _list_subject_slug_completions(path: str | None, topic_name: str, current: s
     )
 
 
-def _list_subject_glob_completions(path: str | None, topic_name: str, current: str) -> Pairs:
+def _list_topic_or_subject_path_completions(
+    path: str | None, topic_name: str, current: str
+) -> Pairs:
     """List the enabled topics as `TOPIC/`. If `current` contains `TOPIC/`, list the slugs of this topic."""
     knowledge = _load_knowledge(path)
     topic, sign, rest = current.partition("/")
@@ -156,7 +158,7 @@ def _list_subject_glob_completions(path: str | None, topic_name: str, current: s
 def _list_reference_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     if current.isdigit() or current.startswith(JP_ID_PREFIX):
         return _list_conversation_id_completions(path, topic_name, current)
-    found = [*_list_subject_glob_completions(path, topic_name, current)]
+    found = [*_list_topic_or_subject_path_completions(path, topic_name, current)]
     if "/" not in current:
         found += _list_conversation_id_completions(path, topic_name, current)
     return found
@@ -260,7 +262,7 @@ def _list_completions_of_next_path_level(slugs: list[str], current: str) -> Pair
 COMPLETERS: dict[str, Callable[[str | None, str, str], Pairs]] = {
     "TOPIC": _list_topic_completions,
     "SUBJECT": _list_subject_slug_completions,
-    "TOPIC/GLOB": _list_subject_glob_completions,
+    "TOPIC/GLOB": _list_topic_or_subject_path_completions,
     "REF": _list_reference_completions,
     "ID": _list_conversation_id_completions,
     "AGENT": _list_agent_name_completions,

@@ -25,7 +25,7 @@ def declare_topics_command_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("topic", nargs="?", metavar="TOPIC", help="list only this topic")
     parser.add_argument("--hidden", action="store_true", help="include hidden subjects")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    _add_preload_and_cfg_options(parser)
+    _add_options_to_preload_subjects_and_set_config(parser)
 
 
 def run_topics_command(args: Namespace) -> int:
@@ -67,7 +67,7 @@ def _format_topic_with_subjects(topic: Topic, subjects: list[Subject], *, hidden
     if topic.introduction:
         lines.append(f"  {sanitize_to_one_line(topic.introduction)}")
     lines += [
-        f"  {topic.id}/{subject.slug}{_format_subject_flags(subject)}"
+        f"  {topic.id}/{subject.slug}{_format_hidden_disabled_and_preloaded_flags(subject)}"
         for subject in subjects
         if hidden or not subject.hidden
     ]
@@ -79,7 +79,7 @@ def _format_topic_with_subjects(topic: Topic, subjects: list[Subject], *, hidden
     return "\n".join(lines)
 
 
-def _format_subject_flags(subject: Subject) -> str:
+def _format_hidden_disabled_and_preloaded_flags(subject: Subject) -> str:
     flags = [
         name
         for name, value in _convert_fields_to_dict(subject, "hidden disabled learned").items()
@@ -159,7 +159,7 @@ def declare_learn_command_arguments(parser: ArgumentParser) -> None:
     add, text = parser.add_argument, "a slug, lines of a subject (SLUG:12-18), or a glob"
     add("topic", metavar="TOPIC", help="a topic's id or title")
     add("subjects", nargs="*", default=[], metavar="SUBJECT", help=text)
-    _add_preload_and_cfg_options(parser)
+    _add_options_to_preload_subjects_and_set_config(parser)
 
 
 def run_learn_command(args: Namespace) -> int:
@@ -178,7 +178,7 @@ def run_learn_command(args: Namespace) -> int:
 
 
 def declare_prompt_command_arguments(parser: ArgumentParser) -> None:
-    _add_preload_and_cfg_options(parser)
+    _add_options_to_preload_subjects_and_set_config(parser)
 
 
 def run_prompt_command(args: Namespace) -> int:
@@ -193,7 +193,7 @@ def run_prompt_command(args: Namespace) -> int:
     return 0
 
 
-def _add_preload_and_cfg_options(parser: ArgumentParser) -> None:
+def _add_options_to_preload_subjects_and_set_config(parser: ArgumentParser) -> None:
     add, text = parser.add_argument, "also pre-load these subjects (repeatable)"
     add("-k", "--knowledge", action="append", default=[], metavar="TOPIC/GLOB", help=text)
     text = "load a named configuration, or set kb.topic.ID.KEY=VALUE; += appends (repeatable)"

@@ -164,7 +164,7 @@ def run_serve_command(args: Namespace) -> int:
         raise UsageError("must be from 6 to 72", where="--font-size")
     library = open_workspace(args.workspace)
     host = choose_web_server_listen_address(args.host, args.allow_network)
-    listening = _open_server_socket(host, args.port)
+    listening = _open_http_listening_socket(host, args.port)
     from kbtui.serve.tui_web_server import TuiWebServer, run_tui_web_server
 
     port = listening.getsockname()[1]
@@ -182,7 +182,7 @@ def run_serve_command(args: Namespace) -> int:
     return 130 if ended_by == signal.SIGINT else 0
 
 
-def _open_server_socket(host: str, port: int) -> socket.socket:
+def _open_http_listening_socket(host: str, port: int) -> socket.socket:
     import socket
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -168,7 +168,7 @@ def cut_mark_label(label: str) -> str:
     return cut_to_width(sanitize_to_one_line(label), MAX_LISTED_CHARACTERS)
 
 
-def print_notice_of_unreadable_marks(marks: MarksOfTurns | ConversationMarks) -> None:
+def print_notice_of_unreadable_turn_marks(marks: MarksOfTurns | ConversationMarks) -> None:
     """Print a notice on stderr if the marks could not be read."""
     if marks.notice is not None:
         from kbtui.notices import format_notice

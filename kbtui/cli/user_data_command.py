@@ -214,7 +214,7 @@ def _import_user_data(args: Namespace) -> int:
         where = "standard input" if args.file == "-" else args.file
         report = import_user_data(source, where, settings, workspace, chosen, options)
     if not args.dry_run and (report.kept_sessions.added or report.kept_sessions.changed):
-        _ask_running_engine_to_refresh_index([one.root for one in report.workspaces])
+        _ask_running_engine_to_index_imported_sessions([one.root for one in report.workspaces])
     missing = {one.root: _find_imported_references_without_target(one) for one in report.workspaces}
     text = _describe_user_data_import(report, is_dry_run=args.dry_run)
     print_text_or_json(text, _make_user_data_import_json(report, missing), args.json)
@@ -241,7 +241,7 @@ def _open_user_data_file_to_import(name: str) -> IO[bytes]:
         raise UsageError(f"cannot be read: {reason}", where=name) from error
 
 
-def _ask_running_engine_to_refresh_index(roots: list[str]) -> None:
+def _ask_running_engine_to_index_imported_sessions(roots: list[str]) -> None:
     """Ask a running engine to index the imported sessions.
 
     Without this request, an engine that does not watch the archive yet would miss the sessions.

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from kbtui.dates import format_timestamp
+from kbtui.dates import format_time_as_rfc3339_utc
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_counted_noun, format_json_value_on_one_line
 
@@ -563,7 +563,7 @@ def make_event_json(event: ConversationEvent, conversation: str) -> Conversation
     """
     shape: ConversationEventJson = {
         "event_kind": event.kind,
-        "timestamp": format_timestamp(event.timestamp),
+        "timestamp": format_time_as_rfc3339_utc(event.timestamp),
         "event_id": event.event_id,
         "author": event.author,
         "name": event.name,

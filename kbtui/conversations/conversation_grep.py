@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.conversations import conversation_event_kinds
 from kbtui.conversations.conversation_data_types import format_event_text
-from kbtui.dates import format_timestamp
+from kbtui.dates import format_time_as_rfc3339_utc
 from kbtui.errors import UsageError
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
 from kbtui.terminal_text import format_readable_json
@@ -416,7 +416,7 @@ def _search_event(
         return
     role, time = (
         conversation_event_kinds.EVENT_KINDS[event.kind].role,
-        format_timestamp(event.timestamp),
+        format_time_as_rfc3339_utc(event.timestamp),
     )
     block = found.lines[-1].block + 1 if found.lines else 1
     for line, match in _add_context_lines(text, spans[:kept], query.context):

@@ -16,7 +16,7 @@ from kbtui.conversations.conversation_repository import (
     find_subagents,
     get_conversation_format,
 )
-from kbtui.dates import format_timestamp
+from kbtui.dates import format_time_as_rfc3339_utc
 from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ class ConversationStatistics:
             "parent_id": self.info.parent,
             "title": self.info.title,
             "project": self.project,
-            "started_at": format_timestamp(self.info.created_at),
-            "ended_at": format_timestamp(self.ended_at),
+            "started_at": format_time_as_rfc3339_utc(self.info.created_at),
+            "ended_at": format_time_as_rfc3339_utc(self.ended_at),
             "turns": self.turns,
             "rewound_turns": self.rewound_turns,
             "tool_calls": self.events["tool_call_request"],

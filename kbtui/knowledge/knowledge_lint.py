@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from zlib import crc32
 
 from kbtui.errors import KbtuiError, NothingFound
-from kbtui.file_reading_and_writing import parse_toml, read_regular_file
+from kbtui.file_reading_and_writing import parse_toml_with_limited_key_depth, read_regular_file
 from kbtui.knowledge.knowledge_data_types import KnowledgeProblem
 from kbtui.knowledge.slug_patterns import (
     compile_slug_pattern,
@@ -352,7 +352,9 @@ def find_learn_tool_problem(root: Path, knowledge: KnowledgeBase) -> LearnToolPr
         return "missing" if has_tools and definition is not None else None
     try:
         data = read_regular_file(root / LEARN_TOOL_FILE, _MAX_DEFINITION_BYTES)
-        installed = parse_toml(data.decode("utf-8"))["conversation"]["tools"]["learn"]["summary"]
+        installed = parse_toml_with_limited_key_depth(data.decode("utf-8"))["conversation"][
+            "tools"
+        ]["learn"]["summary"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if definition is None:

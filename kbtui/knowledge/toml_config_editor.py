@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
-from kbtui.file_reading_and_writing import parse_toml, write_file_atomically
+from kbtui.file_reading_and_writing import parse_toml_with_limited_key_depth, write_file_atomically
 from kbtui.knowledge.knowledge_base import (
     TOPIC_FIELDS,
     KnowledgeBase,
@@ -44,7 +44,7 @@ def edit_toml_tables(
     import tomlkit
 
     try:
-        expected = parse_toml(old or "")
+        expected = parse_toml_with_limited_key_depth(old or "")
     except (ValueError, RecursionError) as error:
         message = f"not valid TOML: {error}"
         raise ConfigError(message, where=str(path), hint="fix it first") from error

@@ -26,7 +26,7 @@ from kbtui.library.index_and_engine_access import (
     EngineEventListener,
 )
 from kbtui.library.reference_and_citation_reader import ReferenceAndCitationReader
-from kbtui.notices import Notice, format_notices, make_keywords_only_notice
+from kbtui.notices import Notice, join_notice_texts_with_semicolons, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
@@ -141,7 +141,7 @@ class Library(ReferenceAndCitationReader):
     @property
     def index_notices_text(self) -> str | None:
         """The notices about the index as one line of text; None if there are none."""
-        return format_notices(self.index_notices)
+        return join_notice_texts_with_semicolons(self.index_notices)
 
     def topics(self) -> list[Topic]:
         """Return the enabled topics in the order of their declaration."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from kbtui.errors import UsageError
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.notices import Notice, NoticeCode, format_notice, format_notices
+from kbtui.notices import Notice, NoticeCode, format_notice, join_notice_texts_with_semicolons
 from kbtui.references import Ref, parse_ref
 
 if TYPE_CHECKING:
@@ -462,7 +462,7 @@ class SearchAnswer(NamedTuple):
     @property
     def degraded(self) -> str | None:
         """The notices as one line of text; None if there are none."""
-        return format_notices(self.notices)
+        return join_notice_texts_with_semicolons(self.notices)
 
     def add_notices(self, *notices: Notice) -> SearchAnswer:
         """Return this answer with `notices` before its own."""

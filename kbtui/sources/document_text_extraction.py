@@ -17,7 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
-from kbtui.errors import PackageUnavailableError
+from kbtui.errors import RequiredPackageUnavailableError
 from kbtui.knowledge.subject_files import put_text_in_code_fence
 
 if TYPE_CHECKING:
@@ -532,7 +532,7 @@ class TextExtractorProcess:
     ) -> ExtractedText:
         """Call `extract_document_text` in the child process.
 
-        Raises `TextExtractionError`, or `PackageUnavailableError` if a package is missing.
+        Raises `TextExtractionError`, or `RequiredPackageUnavailableError` if a package is missing.
         """
         import asyncio  # not at the top: the child process does not need it
 
@@ -552,7 +552,7 @@ class TextExtractorProcess:
             await self._stop_child_process()
             raise
         if "import" in found:
-            raise PackageUnavailableError(ImportError(found["import"], name=found["name"]))
+            raise RequiredPackageUnavailableError(ImportError(found["import"], name=found["name"]))
         if "error" in found:
             raise TextExtractionError(str(found["error"]))
         text: ExtractedText = found

@@ -9,7 +9,7 @@ from kbtui.notices import format_notice
 from kbtui.references import parse_ref
 from kbtui.terminal_text import (
     LEG_NAMES,
-    describe_missing_words,
+    describe_query_words_missing_from_passage,
     format_counted_noun,
     sanitize,
     sanitize_to_one_line,
@@ -501,7 +501,7 @@ def _make_matching_term_blocks(explanation: RankExplanation) -> list[ReaderBlock
     for match in explanation.matches[:MAX_TERMS]:
         detail = f" in {match.field}, weight {match.weight:g}"
         facts.append((f"{match.score:.2f}", [(match.term, "strong"), (detail, "dim")]))
-    absent = describe_missing_words(explanation.missing)
+    absent = describe_query_words_missing_from_passage(explanation.missing)
     blocks: list[ReaderBlock] = []
     if facts or absent:
         more = len(explanation.matches) - MAX_TERMS

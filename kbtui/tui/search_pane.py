@@ -10,10 +10,10 @@ from textual import on
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
-from kbtui.dates import Clock, format_date
+from kbtui.dates import Clock, format_date_with_month_name
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.notices import NOTHING_INDEXED, Notice, format_notice, format_notices
+from kbtui.notices import NOTHING_INDEXED, Notice, format_notice, join_notice_texts_with_semicolons
 from kbtui.search.filter_definitions import list_filters_accepted_by_input_field
 from kbtui.search.search_request_and_answer import MAX_HITS
 from kbtui.terminal_text import (
@@ -517,7 +517,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             return left, [("searching by meaning …", "dim")]
         shown_below = {*MATCH_NOTICES, *UNSEARCHED_NOTICES, *FILTER_NOTICES, "query_mistake"}
         others = [notice for notice in answer.notices if notice.code not in shown_below]
-        if degraded := format_notices(others):
+        if degraded := join_notice_texts_with_semicolons(others):
             room = self.list.scrollable_content_region.width - measure_cell_width(left) - 4
             return left, truncate_spans([(sanitize_to_one_line(degraded), "warning")], max(8, room))
         return left, [(MODES[answer.mode], "dim")]
@@ -541,7 +541,9 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         width = max(20, self.list.scrollable_content_region.width - 4)
         if hit.turn is not None and hit.timestamp is not None:
             now = self._clock()
-            date = format_date(hit.timestamp.astimezone(now.tzinfo).date(), now.date())
+            date = format_date_with_month_name(
+                hit.timestamp.astimezone(now.tzinfo).date(), now.date()
+            )
             return width, f"{sanitize_to_one_line(hit.role or '')}, turn {hit.turn} · {date}"
         return width, truncate_text_start(sanitize_to_one_line(ref), max(18, width * 2 // 5))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, UsageError
-from kbtui.file_reading_and_writing import parse_toml, read_regular_file
+from kbtui.file_reading_and_writing import parse_toml_with_limited_key_depth, read_regular_file
 from kbtui.workspace.paths import TOPICS_FILE, get_jp_config_home
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def parse_config_text(path: Path, text: str) -> dict[str, Any]:
     data: Any = None
     try:
         if language == "TOML":
-            data = parse_toml(text)
+            data = parse_toml_with_limited_key_depth(text)
         elif language == "JSON":
             data = json.loads(text)
         elif language == "JSON5":

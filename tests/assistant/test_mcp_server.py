@@ -510,7 +510,7 @@ async def test_after_a_rest_the_index_and_the_engine_are_let_go(
         closed.set()
 
     monkeypatch.setattr(library, "close", closing)
-    calls = server._McpRequestHandler(library, None, masked=False)
+    calls = server._ThreadedMcpToolProvider(library, None, masked=False)
 
     class Parameters:
         name, arguments = "knowledge_search", {"query": "badger"}

@@ -17,7 +17,7 @@ import pytest
 from support import grep_answer, list_answer, read_answer
 
 from kbtui.assistant.conversation_tool_answers import ConversationListPage, format_answer_as_xml
-from kbtui.cli.conversation_commands import ConversationFormatter, format_age_or_date
+from kbtui.cli.conversation_commands import ConversationCommandOutputFormatter, format_age_or_date
 from kbtui.cli.main import main
 from kbtui.workspace import open_workspace_at_root
 
@@ -755,7 +755,9 @@ def test_marks_of_a_conversation_are_words(root: Path) -> None:
         "labels": {"area": "search", "draft": ""},
         "problem": None,
     }
-    writer = ConversationFormatter(terminal=False, colours=False, width=80, now=datetime.now(UTC))
+    writer = ConversationCommandOutputFormatter(
+        terminal=False, colours=False, width=80, now=datetime.now(UTC)
+    )
     assert list(writer.format_conversation_list(ConversationListPage(1, 0, [entry]))) == [
         "jp-c1  ?  2026-05-29T10:00:00.000Z  Untitled  pinned archived in jp-c7 [area=search] [draft]"
     ]

@@ -11,7 +11,7 @@ from jp_files import BASE, Stream, dump, events_of, load, standard, texts, url_s
 
 from kbtui.conversations.conversation_data_types import ConversationEvent, Turn
 from kbtui.conversations.formats.jp.jp_event_parser import JpEventParser
-from kbtui.dates import format_timestamp, parse_timestamp
+from kbtui.dates import format_time_as_rfc3339_utc, parse_timestamp
 from kbtui.references import decode_jp_id_creation_time
 
 
@@ -526,12 +526,12 @@ def test_a_fraction_of_any_length_keeps_its_microseconds(nanoseconds: int) -> No
 
 def test_an_id_is_its_time_and_shown_times_sort_as_text() -> None:
     assert (
-        format_timestamp(decode_jp_id_creation_time("jp-c17648402467"))
+        format_time_as_rfc3339_utc(decode_jp_id_creation_time("jp-c17648402467"))
         == "2025-12-04T09:24:06.700Z"
     )
     times = [parse_timestamp("2026-01-01T00:00:00Z"), parse_timestamp("2026-01-01T00:00:00.5Z")]
-    assert format_timestamp(times[0]) < format_timestamp(times[1])  # type: ignore[operator]
-    assert format_timestamp(None) is None
+    assert format_time_as_rfc3339_utc(times[0]) < format_time_as_rfc3339_utc(times[1])  # type: ignore[operator]
+    assert format_time_as_rfc3339_utc(None) is None
 
 
 def test_a_big_file_is_read_in_batches(jp: Path) -> None:

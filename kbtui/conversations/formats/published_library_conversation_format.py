@@ -30,7 +30,7 @@ from kbtui.conversations.formats.stored_session import (
     stat_session_file,
 )
 from kbtui.conversations.formats.turn_builder import READ_ERRORS, get_text_or_none
-from kbtui.dates import convert_unix_time_to_datetime, format_timestamp, parse_timestamp
+from kbtui.dates import convert_unix_time_to_datetime, format_time_as_rfc3339_utc, parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.file_reading_and_writing import read_regular_file
 from kbtui.terminal_text import format_readable_json
@@ -79,9 +79,9 @@ def encode_published_conversation(original: Conversation, masked: Conversation) 
         "id": info.id,
         "agent": info.agent,
         "title": info.title,
-        "created_at": format_timestamp(info.created_at),
-        "updated_at": format_timestamp(info.updated_at),
-        "last_event_at": format_timestamp(info.last_event_at),
+        "created_at": format_time_as_rfc3339_utc(info.created_at),
+        "updated_at": format_time_as_rfc3339_utc(info.updated_at),
+        "last_event_at": format_time_as_rfc3339_utc(info.last_event_at),
         "archived": info.archived,
         "labels": info.labels,
         "parent": info.parent,
@@ -99,7 +99,7 @@ def encode_published_conversation(original: Conversation, masked: Conversation) 
         events = []
         for event, before in zip(turn.events, old.events, strict=True):
             values = {name: getattr(event, name) for name in _EVENT_FIELDS}
-            values["timestamp"] = format_timestamp(event.timestamp)
+            values["timestamp"] = format_time_as_rfc3339_utc(event.timestamp)
             values["metadata"] = event.metadata
             values["answers"] = positions.get(id(before.request)) if before.request else None
             if event.blocks is not None:
@@ -109,7 +109,7 @@ def encode_published_conversation(original: Conversation, masked: Conversation) 
             {
                 "number": turn.number,
                 "model": turn.model,
-                "started_at": format_timestamp(turn.started_at),
+                "started_at": format_time_as_rfc3339_utc(turn.started_at),
                 "is_rewound": turn.is_rewound,
                 "event_id": turn.event_id,
                 "usage": [[model, usage._asdict()] for model, usage in turn.usage.items()],
