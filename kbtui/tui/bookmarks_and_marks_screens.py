@@ -181,10 +181,10 @@ class BookmarkAndMarkScreenBase(StyledScreen):
     def on_mount(self) -> None:
         self.list.focus()
         self.list.set_rows([], [("Reading …", "dim")])
-        self.update_key_hints()
+        self.show_key_hints_and_message()
         self.reload_rows_after_change()
 
-    def update_key_hints(self, message: str = "") -> None:
+    def show_key_hints_and_message(self, message: str = "") -> None:
         """Show key hints and a message below the list."""
         if self._removed is not None and not message:
             ref = self._contents.shorten_reference(self._removed.ref)
@@ -239,13 +239,13 @@ class BookmarkAndMarkScreenBase(StyledScreen):
     def action_remove_item(self) -> None:
         if row := self.list.selected_row:
             self._removed = row.data
-            self.update_key_hints()
+            self.show_key_hints_and_message()
             self.reload_rows_after_change(partial(self.remove_item, row.data))
 
     def action_undo_removal(self) -> None:
         item, self._removed = self._removed, None
         if item is not None:
-            self.update_key_hints()
+            self.show_key_hints_and_message()
             self.reload_rows_after_change(partial(self.restore_item, item))
 
 
@@ -367,7 +367,7 @@ class TurnMarksScreen(BookmarkAndMarkScreenBase):
         def copy_or_remove_mark_or_open_reference(chosen: str | None) -> None:
             if chosen == _COPY:
                 copy_text_to_clipboards(self.app, "\n".join(filter(None, (text, mark.note))))
-                self.update_key_hints("copied")
+                self.show_key_hints_and_message("copied")
             elif chosen == _REMOVE:
                 self.action_remove_item()
             elif chosen is not None:

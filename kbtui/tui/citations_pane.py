@@ -196,7 +196,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         conversation = self._conversation
         if conversation is not None:
             self._used_worker.submit_call(
-                lambda: self._extract_citations(conversation),
+                lambda: self._extract_citations_and_turn_activities(conversation),
                 self._show_loaded_citations,
                 lambda error: self._show_loaded_citations(([], {}, {})),
             )
@@ -234,7 +234,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         if self._reader.viewport.current_turn_number != self._turn:
             self._turn_timer = self.set_timer(TURN_DELAY_SECONDS, self._update_citation_rows)
 
-    def _extract_citations(
+    def _extract_citations_and_turn_activities(
         self, conversation: Conversation
     ) -> tuple[list[Citation], dict[str, str], dict[int, TurnActionsAndCommands]]:
         """Return a conversation's citations, and two mappings.
@@ -305,7 +305,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
                 if cite.how == "file" and (number == 1 or used[number - 2].how != "file"):
                     how = [("read with file tools", "dim")]
                     rows.append(ListRow("files", how, selectable=False))
-                rows.append(self._make_cited_passage_row(number, cite))
+                rows.append(self._make_row_of_citation_in_turn(number, cite))
             if not used:
                 why = _explain_turn_without_citations(self._conversation, turn)
                 rows += self._make_explanation_rows("used", WAITING if self._used is None else why)
@@ -314,7 +314,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
                 rows += self._make_rows_of_agent_actions_in_turn(
                     self._conversation.info.id, turn, activity
                 )
-            self._show_citation_numbers_in_reader(turn, used)
+            self._show_citation_numbers_at_tool_calls(turn, used)
         if self._target is not None:
             turns: dict[str, list[Citation]] = {}
             for cite in self._using:
@@ -379,7 +379,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             forms.append([*line, (f" +{left:,}", "dim")])
         return forms
 
-    def _show_citation_numbers_in_reader(self, turn: int, used: list[Citation]) -> None:
+    def _show_citation_numbers_at_tool_calls(self, turn: int, used: list[Citation]) -> None:
         """Show the number of each citation next to its tool call in the reader."""
         numbers = {
             f"call:{turn}.{cite.call}": number
@@ -434,7 +434,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
                 yield ListRow(f"done:failure:{number}", spans, data=make_target_of_call(event.call))
         yield ListRow("blank:done", [], selectable=False)
 
-    def _make_cited_passage_row(self, number: int, cite: Citation) -> ListRow:
+    def _make_row_of_citation_in_turn(self, number: int, cite: Citation) -> ListRow:
         place = _find_citation_target(cite)
         if place is not None and cite.quote:
             # Find the passage by its text, because its chunk may have been deleted from the index.

@@ -61,7 +61,7 @@ def list_palette_commands(
     """Return an item for each command that works in one of `scopes` or everywhere."""
     here = {*scopes, "everywhere"}
     return [
-        _make_command_item(_describe_tui_command(command), command)
+        _make_command_item(_make_palette_name_of_command(command), command)
         for scope in SCOPES
         if scope in here
         for command in list_commands_of_scopes(scope, keymap=keymap)
@@ -73,7 +73,7 @@ def _make_command_item(name: str, command: TuiCommand) -> CommandPaletteItem:
     return CommandPaletteItem(name, "command", command, " ".join(command.key_labels))
 
 
-def _describe_tui_command(command: TuiCommand) -> str:
+def _make_palette_name_of_command(command: TuiCommand) -> str:
     """Return a command's help text, after its label if the help text lacks a word of the label."""
     text, label = command.help.rstrip("."), command.label
     if all(word in text.casefold() for word in label.casefold().split()):

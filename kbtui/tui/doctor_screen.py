@@ -118,7 +118,7 @@ class DoctorFindingBlock(ParagraphBlock):
         return lines
 
 
-def build_doctor_reader_document(
+def build_doctor_screen_document(
     findings: list[DiagnosticFinding], checking: str | None
 ) -> ReaderDocument:
     """Return a page with a section for each area that has findings or is being checked.
@@ -130,7 +130,7 @@ def build_doctor_reader_document(
         own = [finding for finding in findings if finding.area == area]
         if not own and area != checking:
             continue
-        counts = ", ".join(filter(None, _count_wrong_findings_and_notes(own)))
+        counts = ", ".join(filter(None, _format_counts_of_wrong_findings_and_notes(own)))
         above = int(bool(blocks))
         blocks.append(make_heading_block(f"head:{area}", area.capitalize(), counts, above))
         own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
@@ -144,7 +144,9 @@ def build_doctor_reader_document(
     return ReaderDocument("doctor", "Doctor", blocks)
 
 
-def _count_wrong_findings_and_notes(findings: list[DiagnosticFinding]) -> tuple[str, str]:
+def _format_counts_of_wrong_findings_and_notes(
+    findings: list[DiagnosticFinding],
+) -> tuple[str, str]:
     """Return two strings such as "2 wrong" and "1 note"; a string is "" if its number is 0."""
     states = [finding.state for finding in findings]
     wrong, notes = states.count("wrong"), states.count("note")
@@ -182,7 +184,7 @@ class DoctorScreen(SecondaryScreen):
     def action_reload(self) -> None:
         self._run += 1
         self.show_message()
-        self._show_findings(self._run, [], AREAS[0], build_doctor_reader_document([], AREAS[0]))
+        self._show_findings(self._run, [], AREAS[0], build_doctor_screen_document([], AREAS[0]))
         threading.Thread(target=self._run_diagnostic_checks, args=(self._run,), daemon=True).start()
 
     def _run_diagnostic_checks(self, run: int) -> None:
@@ -191,7 +193,7 @@ class DoctorScreen(SecondaryScreen):
         area, next_count = AREAS[0], 1
 
         def show_findings_so_far(checking: str | None) -> None:
-            document = build_doctor_reader_document(findings, checking)
+            document = build_doctor_screen_document(findings, checking)
             self.call_later(self._show_findings, run, list(findings), checking, document)
 
         try:
@@ -222,7 +224,7 @@ class DoctorScreen(SecondaryScreen):
             return
         self.findings, self.checking = findings, checking
         self.show_document(document)
-        wrong, notes = _count_wrong_findings_and_notes(findings)
+        wrong, notes = _format_counts_of_wrong_findings_and_notes(findings)
         left: Spans = []
         if wrong:
             left = [STATE_SIGNS["wrong"], (wrong, "strong")]
@@ -240,7 +242,7 @@ class DoctorScreen(SecondaryScreen):
         super().show_message(text, role)
 
     @property
-    def command_conditions(self) -> dict[str, bool]:
+    def command_condition_states(self) -> dict[str, bool]:
         return {"tools": any(one.code.startswith("learn_tool_") for one in self.findings)}
 
     def action_update_tools(self) -> None:
@@ -251,7 +253,7 @@ class DoctorScreen(SecondaryScreen):
         )
 
     def action_go_to_next_problem(self, step: int) -> None:
-        self.go_to_next_block(
+        self.go_to_next_wanted_block(
             step, lambda block: isinstance(block, DoctorFindingBlock) and block.state != "ok"
         )
 

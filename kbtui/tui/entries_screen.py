@@ -171,12 +171,12 @@ class EntryTable(RowList):
         super().__init__("entries")
         self.empty_text = [("Reading the entries …", "dim")]
 
-    class EndOfEntryTableRequested(Message):
+    class GoToLastEntryRequested(Message):
         """The user asks to go to the last entry, which may not be loaded yet."""
 
     def action_bottom(self) -> None:
         super().action_bottom()
-        self.post_message(self.EndOfEntryTableRequested())
+        self.post_message(self.GoToLastEntryRequested())
 
     @property
     def selected_entry(self) -> EntryListRow | None:
@@ -283,7 +283,7 @@ def build_entry_details_document(
     Called in a background thread.
     """
     chunks = read_entry_chunks_as_json(library.open_index_reader(), row.id)
-    source, problem = _read_source_name_and_text_problem(library, row)
+    source, problem = _read_fetching_source_and_text_problem(library, row)
     title: Spans = [
         (sanitize_to_one_line(row.title), "h1"),
         (format_parent_title_suffix(row.parent_title, row.parent_id), "dim"),
@@ -327,7 +327,7 @@ def _make_entry_facts(row: EntryListRow, source: str | None) -> list[tuple[str, 
     return [(name, value) for name, value in facts.items() if value]
 
 
-def _read_source_name_and_text_problem(
+def _read_fetching_source_and_text_problem(
     library: Library, row: EntryListRow
 ) -> tuple[str | None, str | None]:
     """Return the name of the source that fetched a subject, and the problem with the subject's text.
@@ -452,7 +452,7 @@ class EntriesScreen(ListDetailScreen):
         self.query_one("#columns", LeftAndRightTextLine).set_edge_texts(left, [*right, ("  ", "")])
 
     @property
-    def command_conditions(self) -> dict[str, bool]:
+    def command_condition_states(self) -> dict[str, bool]:
         entry, loaded = self.list.selected_entry, self.loaded
         return {
             "address": bool(entry and entry.source_url),
@@ -583,8 +583,8 @@ class EntriesScreen(ListDetailScreen):
         build_document = partial(build_entry_details_document, self.library, entry, self._clock())
         self.run_in_thread(build_document, self.show_document, self._detail_worker)
 
-    @on(EntryTable.EndOfEntryTableRequested)
-    def _read_all_entries(self) -> None:
+    @on(EntryTable.GoToLastEntryRequested)
+    def _load_all_entries_and_go_to_last(self) -> None:
         self._go_to_end = self.loaded is not None and self.loaded.has_more_rows
         self._read_more_entries(ALL_ROWS)
 
@@ -675,7 +675,7 @@ class EntriesScreen(ListDetailScreen):
 
     def action_remove_subject(self) -> None:
         if (entry := self._get_selected_subject_or_warn()) is not None:
-            self.subject_actions.remove_subject(self._parse_entry_ref(entry))
+            self.subject_actions.move_subject_to_trash_if_confirmed(self._parse_entry_ref(entry))
 
     def action_restore_removed_subject(self) -> None:
         self.subject_actions.restore_last_trashed_subject()

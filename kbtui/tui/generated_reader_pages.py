@@ -120,7 +120,9 @@ def build_home_document(
     if not contents.is_jp_workspace:
         about = _describe_project_without_jp(contents)
         blocks.insert(1, _make_paragraph("without-jp", about, "dim"))
-    blocks += _make_news_blocks(contents, now, visit, left_off, outdated or {})
+    blocks += _make_home_page_last_visit_and_news_blocks(
+        contents, now, visit, left_off, outdated or {}
+    )
     if contents.listings:
         blocks += _make_home_page_topic_blocks(contents)
     else:
@@ -130,14 +132,14 @@ def build_home_document(
     blocks += _make_home_page_conversation_blocks(contents, now)
     failures = {"topics": contents.topics_failure, "conversations": contents.conversations_failure}
     unread = [f"{part}: {failure}" for part, failure in failures.items() if failure]
-    blocks += _make_problem_blocks([*unread, *contents.problems, *notices])
+    blocks += _make_home_or_topic_problem_paragraphs([*unread, *contents.problems, *notices])
     if contents.learn_tool_problem:
         key = find_key_label_of_command("tools", keymap)
         blocks.append(_make_paragraph("tools", describe_outdated_jp_tools(key), "warning", above=1))
     return ReaderDocument("home", "Home", blocks, stops_at_links=True)
 
 
-def _make_news_blocks(
+def _make_home_page_last_visit_and_news_blocks(
     contents: TopicsAndConversations,
     now: datetime,
     visit: LastVisit | None,
@@ -305,7 +307,7 @@ def describe_outdated_jp_tools(key: str) -> str:
     return f"The topics have changed since the tools for JP were installed: {update} to update the tools."
 
 
-def _make_problem_blocks(problems: Iterable[object]) -> list[ReaderBlock]:
+def _make_home_or_topic_problem_paragraphs(problems: Iterable[object]) -> list[ReaderBlock]:
     return [
         _make_paragraph(
             f"problem:{n}", f"! {sanitize_to_one_line(str(problem))}", "error", above=int(n == 0)
@@ -338,7 +340,7 @@ def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> ReaderD
     total = format_counted_noun(sum(subject.size for subject in subjects), "byte")
     facts["size"].append((f"  {total}", "dim"))
     blocks: list[ReaderBlock] = [FactTableBlock("facts", list(facts.items()))]
-    blocks += _make_problem_blocks(listing.problems)
+    blocks += _make_home_or_topic_problem_paragraphs(listing.problems)
     if topic.enable:
         cost = format_characters_and_tokens(len(learn_text))
         blocks.append(make_heading_block("learn", "What `learn` returns for this topic", cost))
@@ -462,7 +464,7 @@ def build_rank_explanation_document(explanation: RankExplanation, query: str) ->
         blocks.append(_make_paragraph(f"out:{n}", text, "warning", above=int(n == 0)))
     if explanation.chunk_id is not None:
         blocks += _make_ranking_blocks(explanation)
-    blocks += _make_matching_term_blocks(explanation)
+    blocks += _make_matching_term_score_blocks(explanation)
     blocks += _make_embedded_text_blocks(explanation)
     return ReaderDocument("explanation", "Why", blocks)
 
@@ -496,7 +498,7 @@ def _make_ranking_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
     return [heading, FactTableBlock("legs", facts)]
 
 
-def _make_matching_term_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
+def _make_matching_term_score_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
     facts: Facts = []
     for match in explanation.matches[:MAX_TERMS]:
         detail = f" in {match.field}, weight {match.weight:g}"

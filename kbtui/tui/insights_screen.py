@@ -56,7 +56,7 @@ GAP_PREFIX = "gap:"
 
 
 @dataclass(slots=True, eq=False)
-class DailyActivityChartBlock(ReaderBlock):
+class DailySearchesAndCitationsChartBlock(ReaderBlock):
     """A chart of the numbers of searches and citations on each day."""
 
     insights: UsageStatistics
@@ -71,7 +71,7 @@ class DailyActivityChartBlock(ReaderBlock):
         return self.above + 1 + self.insights.days
 
 
-def build_insights_reader_document(found: UsageStatistics, create_key: str) -> ReaderDocument:
+def build_insights_screen_document(found: UsageStatistics, create_key: str) -> ReaderDocument:
     """Return a page with a section for each list, followed by the chart.
 
     `create_key` is the label of the key that creates an entry for a gap, or "" if there is no key.
@@ -81,7 +81,7 @@ def build_insights_reader_document(found: UsageStatistics, create_key: str) -> R
     hint = f"{create_key} creates the entry" if create_key else ""
     stale_heading = f"Cited, but unchanged for {format_counted_noun(found.stale_days, 'day')}"
     top = [
-        _make_query_with_count_block("top:", query, _format_last_result_count(query))
+        _make_query_with_count_block("top:", query, _format_result_count_of_last_search(query))
         for query in searches.top
     ]
     gaps = [_make_query_with_count_block(GAP_PREFIX, query, create) for query in searches.gaps]
@@ -100,14 +100,14 @@ def build_insights_reader_document(found: UsageStatistics, create_key: str) -> R
             [
                 block
                 for turn in found.outdated_turns
-                for block in _iterate_outdated_turn_blocks(turn, found.marks)
+                for block in _make_rows_of_turn_with_outdated_citations(turn, found.marks)
             ],
             found.outdated_turns_total,
             left_out=found.outdated_turns_total - len(found.outdated_turns),
         ),
         *_make_token_sections(found.tokens),
         make_heading_block("head:chart", "By day", f"last {days}"),
-        DailyActivityChartBlock("days", found),
+        DailySearchesAndCitationsChartBlock("days", found),
     ]
     return ReaderDocument("insights", f"The last {days}", blocks)
 
@@ -145,7 +145,7 @@ def _make_query_with_count_block(
     return LeftAndRightLineBlock(prefix + query.query, left, [right])
 
 
-def _format_last_result_count(query: QueryWithSearchCount) -> Span:
+def _format_result_count_of_last_search(query: QueryWithSearchCount) -> Span:
     is_found = query.results and not query.is_meaning_only
     return query.last_result_count_text, "dim" if is_found else "warning"
 
@@ -164,7 +164,7 @@ def _make_citation_count_rows(section: str, uses: list[EntryCitationCount]) -> l
     return blocks
 
 
-def _iterate_outdated_turn_blocks(
+def _make_rows_of_turn_with_outdated_citations(
     turn: TitledTurnWithOutdatedCitations, marks: MarksOfTurns
 ) -> Iterator[ReaderBlock]:
     """Yield the row of a turn, and a row for each mark on the turn."""
@@ -190,7 +190,7 @@ def _make_token_sections(tokens: PeriodTokenStatistics) -> list[ReaderBlock]:
         ("subjects", "Tokens by cited subject", tokens.subjects),
     ):
         if counts:
-            rows = [_make_token_usage_block(f"tokens-{name}", count) for count in counts]
+            rows = [_make_row_of_token_section(f"tokens-{name}", count) for count in counts]
             blocks += _make_insights_section(f"tokens-{name}", heading, rows)
     if tokens.day_before is not None:
         text = f"  no tokens in this period; the last were used on {tokens.day_before}"
@@ -199,7 +199,7 @@ def _make_token_sections(tokens: PeriodTokenStatistics) -> list[ReaderBlock]:
     return blocks
 
 
-def _make_token_usage_block(section: str, count: TokenCountAndCost) -> ReaderBlock:
+def _make_row_of_token_section(section: str, count: TokenCountAndCost) -> ReaderBlock:
     left: Spans = [(f"{count.usage.total_tokens or 0:>15,}  ", "number")]
     left += [(sanitize_to_one_line(count.title or count.name or "unknown"), "")]
     left += [(f"  {sanitize_to_one_line(count.name or '')}", "dim")] if count.title else []
@@ -242,9 +242,9 @@ class InsightsScreen(SecondaryScreen):
         return self.insights is not None
 
     def action_reload(self) -> None:
-        self.run_in_thread(self._read_insights, self._show_insights)
+        self.run_in_thread(self._collect_insights_and_build_page, self._show_insights)
 
-    def _read_insights(self) -> tuple[UsageStatistics, ReaderDocument]:
+    def _collect_insights_and_build_page(self) -> tuple[UsageStatistics, ReaderDocument]:
         """Collect the statistics and build their page. Called in a background thread."""
         from kbtui.conversations.conversation_statistics import PricesByModel
 
@@ -260,7 +260,7 @@ class InsightsScreen(SecondaryScreen):
             now=self._clock().timestamp(),
         )
         create_key = find_key_label_of_command("insights.open", self.configured_keys)
-        return found, build_insights_reader_document(found, create_key)
+        return found, build_insights_screen_document(found, create_key)
 
     def _show_insights(self, made: tuple[UsageStatistics, ReaderDocument]) -> None:
         self.insights, document = made
@@ -301,7 +301,7 @@ class InsightsScreen(SecondaryScreen):
 
     def action_go_to_next_section(self, step: int) -> None:
         """Go to the next section, or to the previous one if `step` is negative."""
-        self.go_to_next_block(step, lambda block: block.key.startswith("head:"), lead=0)
+        self.go_to_next_wanted_block(step, lambda block: block.key.startswith("head:"), lead=0)
 
     def action_delete_logged_searches(self) -> None:
         def delete_searches_if_confirmed(answer: str | None) -> None:

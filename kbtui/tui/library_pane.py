@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     )
 
 
-class LibraryPaneFilterCondition(NamedTuple):
+class SingleLibraryPaneFilterCondition(NamedTuple):
     """A condition of the library's filter: at least one of `values` must match.
 
     If `excluded` is true, none of the values may match.
@@ -107,7 +107,7 @@ class LibraryPaneFilter(NamedTuple):
 
     words: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
-    parts: tuple[LibraryPaneFilterCondition, ...] = ()
+    parts: tuple[SingleLibraryPaneFilterCondition, ...] = ()
     errors: tuple[QueryMistake, ...] = ()
 
     def __bool__(self) -> bool:
@@ -134,7 +134,7 @@ class LibraryPaneFilter(NamedTuple):
         `found` contains the entries that match each condition, by the text of the condition. If a
         condition contains a mistake, the mistake is added to `errors`, and the condition is removed.
         """
-        parts: list[LibraryPaneFilterCondition] = []
+        parts: list[SingleLibraryPaneFilterCondition] = []
         errors = [*self.errors]
         for part in self.parts:
             selected = found.get(part.lookup)
@@ -148,7 +148,7 @@ class LibraryPaneFilter(NamedTuple):
                 parts.append(part._replace(entries=selected.entries))
         return self._replace(parts=tuple(parts), errors=tuple(sorted(errors)))
 
-    def matches_subject(self, subject: Subject) -> bool:
+    def does_subject_meet_conditions(self, subject: Subject) -> bool:
         """Return whether a subject meets all conditions of this filter."""
         if not self.parts:
             return True
@@ -179,8 +179,8 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
     so an incomplete last word is not a mistake.
     """
     query = parse_query(text, partial=partial, filter_input="library")
-    parts: list[LibraryPaneFilterCondition] = []
-    errors = [_make_filter_mistake(word) for word in query.almost_filters]
+    parts: list[SingleLibraryPaneFilterCondition] = []
+    errors = [_make_mistake_of_filter_like_word(word) for word in query.almost_filters]
     for part in query.filters:
         try:
             parts.append(_parse_filter_condition(text, part, now))
@@ -195,7 +195,7 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
     )
 
 
-def _make_filter_mistake(word: FilterLikeWord) -> QueryMistake:
+def _make_mistake_of_filter_like_word(word: FilterLikeWord) -> QueryMistake:
     if word.notice.code != "filter_without_value":
         return QueryMistake(word.start, word.end, format_notice(word.notice), "")
     key = str(word.notice.values["word"])[:-1].lower()
@@ -205,12 +205,12 @@ def _make_filter_mistake(word: FilterLikeWord) -> QueryMistake:
 
 def _parse_filter_condition(
     text: str, part: QueryFilter, now: datetime
-) -> LibraryPaneFilterCondition:
+) -> SingleLibraryPaneFilterCondition:
     row = map_filters_by_key("library")[part.key]
     if row.library is None and any(part.values):
         start = part.start + part.excluded
         lookup = text[start : part.end]
-        return LibraryPaneFilterCondition(row, part.values, part.excluded, lookup, start)
+        return SingleLibraryPaneFilterCondition(row, part.values, part.excluded, lookup, start)
     values: list[Any] = []
     for value in filter(None, part.values):
         if row.kind == "date":
@@ -223,7 +223,7 @@ def _parse_filter_condition(
             values.append(value.casefold())
     if not values:
         raise FilterValueError("needs a value", row.about)
-    return LibraryPaneFilterCondition(row, tuple(values), part.excluded)
+    return SingleLibraryPaneFilterCondition(row, tuple(values), part.excluded)
 
 
 NEW = "new or changed since your last visit"
@@ -332,7 +332,7 @@ def _make_topic_rows(
             s
             for s in subjects
             if state.filter.matches_title(f"{topic.name} {s.slug}")
-            and state.filter.matches_subject(s)
+            and state.filter.does_subject_meet_conditions(s)
         ]
         if not subjects and (state.filter.parts or not state.filter.matches_title(topic.name)):
             return
@@ -358,7 +358,7 @@ def _make_folder_and_subject_rows(
 ) -> Iterator[ListRow]:
     """Yield the rows of a topic's subjects and of their folders."""
     by_slug = {subject.slug: subject for subject in subjects}
-    for path in iterate_unfolded_paths(topic, by_slug, state.is_row_unfolded):
+    for path in iterate_paths_outside_folded_folders(topic, by_slug, state.is_row_unfolded):
         if path in by_slug:
             subject = by_slug[path]
             is_new = state.visit is not None and state.visit.is_subject_newer_than_visit(subject)
@@ -370,7 +370,7 @@ def _make_folder_and_subject_rows(
             yield ListRow(key, [("  " * path.count("/"), ""), arrow, name])
 
 
-def iterate_unfolded_paths(
+def iterate_paths_outside_folded_folders(
     topic: str, slugs: Iterable[str], is_unfolded: Callable[[str], bool]
 ) -> Iterator[str]:
     """Yield the paths of folders and the slugs of subjects, except those in folded folders.
@@ -448,7 +448,7 @@ def _make_conversations_section_rows(
     """Yield the rows of the conversations: first pinned, then live, then archived ones."""
     rows = _ConversationRowMaker(contents, state, present)
     infos = [info for info in contents.main_conversations if rows.is_conversation_shown(info)]
-    infos.sort(key=lambda info: _get_conversation_sort_key(info, state.sort, contents))
+    infos.sort(key=lambda info: _get_conversation_key_for_sort_order(info, state.sort, contents))
     yield make_heading_row("conversations", "CONVERSATIONS", f"by {state.sort}")
     if contents.conversations_failure:
         text = f"conversations: {contents.conversations_failure}"
@@ -479,7 +479,7 @@ def _make_conversations_section_rows(
         yield from rows.make_conversation_rows(group)
 
 
-def _get_conversation_sort_key(
+def _get_conversation_key_for_sort_order(
     info: ConversationInfo, sort: str, contents: TopicsAndConversations
 ) -> tuple[Any, ...]:
     """Return a key that sorts conversations in the order `sort`.
@@ -554,7 +554,11 @@ class _ConversationRowMaker:
                 lead.append(("▾ " if is_open else "▸ ", "dim"))
             yield self._make_conversation_row(info, lead, label)
             if is_open:
-                parts.sort(key=lambda part: _get_conversation_sort_key(part, sort, self._contents))
+                parts.sort(
+                    key=lambda part: _get_conversation_key_for_sort_order(
+                        part, sort, self._contents
+                    )
+                )
                 yield from self.make_conversation_rows(parts, depth + 1)
 
     def _make_conversation_row(self, info: ConversationInfo, lead: Spans, label: str) -> ListRow:
@@ -676,7 +680,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.border_subtitle = "hidden shown" if self.state.hidden else ""
         self._worker.discard_pending_results()
         present = self._shown_at = self._clock()
-        if contents.entry_count <= ROWS_AT_ONCE:
+        if contents.subject_and_conversation_count <= ROWS_AT_ONCE:
             self.list.set_rows(make_library_rows(contents, self.state, present), select=select)
             return
         state = replace(self.state, unfolded=set(self.state.unfolded))

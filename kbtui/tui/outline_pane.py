@@ -153,12 +153,12 @@ class OutlinePane(BorderOnlyPane, Vertical):
             self._worker.submit_call(make_outline, self._show_outline_entries, self._show_error)
         elif not is_known:
             self._columns = self._make_nonempty_columns()
-            self._update_outline_rows()
+            self._rebuild_outline_rows()
 
     def _show_outline_entries(self, entries: list[OutlineEntry]) -> None:
         self._entries = entries
         self._columns = self._make_nonempty_columns()
-        self._update_outline_rows(select_current=not self.input.value)
+        self._rebuild_outline_rows(select_current=not self.input.value)
         if self.input.value:
             self._filter_outline_or_go_to_turn(self.input.value)
 
@@ -166,7 +166,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
         self.list.set_rows([], [(f"! {error}", "error")])
 
     def on_resize(self) -> None:
-        self._update_outline_rows()
+        self._rebuild_outline_rows()
 
     # rows
 
@@ -190,7 +190,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
         marks = self._document.marks if self._document else None
         return marks.by_turn.get(entry.turn.number, ()) if marks and entry.turn else ()
 
-    def _update_outline_rows(self, *, select_current: bool = False) -> None:
+    def _rebuild_outline_rows(self, *, select_current: bool = False) -> None:
         entries = self._list_matching_entries()
         width = self.list.scrollable_content_region.width - 2
         digits = len(str(len(self._entries)))
@@ -319,7 +319,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
 
     def _filter_outline_or_go_to_turn(self, text: str) -> None:
         entry = self._find_entry_by_turn_number(text)
-        self._update_outline_rows()
+        self._rebuild_outline_rows()
         if entry is None:
             return
         self.list.select_row(entry.key)

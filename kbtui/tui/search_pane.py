@@ -195,11 +195,11 @@ class SearchBar(Horizontal):
 class HitList(RowList):
     """The list of hits. Going to its end loads all hits first."""
 
-    class EndOfHitListRequested(Message):
+    class GoToLastHitRequested(Message):
         """The user wants to go to the last hit."""
 
     def action_bottom(self) -> None:
-        self.post_message(self.EndOfHitListRequested())
+        self.post_message(self.GoToLastHitRequested())
 
 
 class SearchResultsPane(BorderOnlyPane, Vertical):
@@ -207,7 +207,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     BINDINGS = make_key_bindings_of_scopes("results")
 
-    class HitOpened(Message):
+    class OpenHitRequested(Message):
         """The user opened a hit. If `preview` is true, the user only selected it."""
 
         def __init__(self, hit: Hit, preview: bool) -> None:
@@ -264,7 +264,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._remarks = []
         self._show_query_remarks()
 
-    def show_empty_query_suggestions(self, loaded: LoadedEmptyQuerySuggestions) -> None:
+    def show_empty_query_suggestions(self, loaded: EmptyQuerySuggestionsAndProblems) -> None:
         """Show earlier searches and other suggestions instead of hits.
 
         Messages about suggestions that could not be read are shown above them.
@@ -319,7 +319,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self.passages = passages
         self._show_hits()
 
-    def show_filter_remarks(self, notices: Sequence[Notice]) -> None:
+    def show_remarks_on_filter_like_words(self, notices: Sequence[Notice]) -> None:
         """Show the problems with query words that look like filters."""
         self._filter_remarks = [format_notice(one) for one in notices]
         self._show_query_remarks()
@@ -527,12 +527,12 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
         The row is shown below the row of the best hit, and has no title.
         """
-        width, where = self._get_hit_text_width_and_origin(hit, ref)
+        width, where = self._get_hit_text_width_and_location_label(hit, ref)
         first, *others = make_hit_excerpt(hit, width - len(where) - 2, 1) or [[]]
         left: Spans = [("  │ ", "dim"), *first]
         return ListRow(hit.chunk_id, left, [(where, "dim")], others, data=hit)
 
-    def _get_hit_text_width_and_origin(self, hit: Hit, ref: str) -> tuple[int, str]:
+    def _get_hit_text_width_and_location_label(self, hit: Hit, ref: str) -> tuple[int, str]:
         """Return the number of cells for the text of a hit, and a string that says where the hit is.
 
         For a hit in a conversation, the string contains the role, turn and date. For a hit in a
@@ -557,7 +557,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         # Put the signs before the title, because a narrow row cuts off the text after the title.
         title: Spans = [
             mark,
-            *_make_turn_mark_signs(hit),
+            *_make_mark_signs_of_hit(hit),
             (sanitize_to_one_line(hit.title), "strong"),
         ]
         title.append((format_parent_title_suffix(hit.parent_title, hit.parent_id), "dim"))
@@ -570,7 +570,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             title.append((" changed after indexing", "warning"))
         if workspace:
             title.append((f" in {_abbreviate_home_directory(workspace)}", "dim"))
-        width, where = self._get_hit_text_width_and_origin(hit, ref)
+        width, where = self._get_hit_text_width_and_location_label(hit, ref)
         lines = 1 if hit.answer else 2
         below: list[Spans] = [[("  ", ""), *line] for line in make_hit_excerpt(hit, width, lines)]
         if hit.answer:
@@ -590,7 +590,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     def _preview_selected_hit(self, event: RowList.SelectedRowChanged) -> None:
         self.show_hit_position()
         if event.row is not None and not isinstance(event.row.data, EmptyQuerySuggestion):
-            self.post_message(self.HitOpened(event.row.data, preview=True))
+            self.post_message(self.OpenHitRequested(event.row.data, preview=True))
 
     @on(RowList.RowClicked)
     def action_open_selected_row(self) -> None:
@@ -598,7 +598,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         if row is not None and isinstance(row.data, EmptyQuerySuggestion):
             self.post_message(self.EmptyQuerySuggestionChosen(row.data))
         elif row is not None:
-            self.post_message(self.HitOpened(row.data, preview=False))
+            self.post_message(self.OpenHitRequested(row.data, preview=False))
 
 
 def _make_key_of_project_and_entry(hit: Hit) -> tuple[str | None, str]:
@@ -697,7 +697,7 @@ def _collapse_spaces(spans: Spans) -> Spans:
     return flat
 
 
-def _make_turn_mark_signs(hit: Hit) -> Spans:
+def _make_mark_signs_of_hit(hit: Hit) -> Spans:
     if not hit.marks:
         return []
     from kbtui.conversations.turn_decision_marks import MARK_SIGNS
@@ -728,7 +728,7 @@ class EmptyQuerySuggestion(NamedTuple):
     saved: SavedSearch | None = None
 
 
-class LoadedEmptyQuerySuggestions(NamedTuple):
+class EmptyQuerySuggestionsAndProblems(NamedTuple):
     """Suggestions, and messages about suggestions that could not be read."""
 
     suggestions: list[EmptyQuerySuggestion]
@@ -737,7 +737,7 @@ class LoadedEmptyQuerySuggestions(NamedTuple):
 
 def load_empty_query_suggestions(
     data: UserData, recent: Iterable[str]
-) -> LoadedEmptyQuerySuggestions:
+) -> EmptyQuerySuggestionsAndProblems:
     """Return the earlier searches, saved searches, bookmarks and filters, in this order.
 
     `recent` contains the searches of this session, newest first. Earlier searches come from the
@@ -761,7 +761,7 @@ def load_empty_query_suggestions(
         ]
     except WorkspaceError as error:
         problems.append(f"Saved searches and bookmarks cannot be read: {error}")
-    return LoadedEmptyQuerySuggestions([*found, *suggest_all_search_filters()], problems)
+    return EmptyQuerySuggestionsAndProblems([*found, *suggest_all_search_filters()], problems)
 
 
 def suggest_all_search_filters() -> list[EmptyQuerySuggestion]:

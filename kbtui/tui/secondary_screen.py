@@ -231,7 +231,7 @@ class SecondaryScreen(StyledScreen):
         self.action_reload()
 
     @property
-    def command_conditions(self) -> dict[str, bool]:
+    def command_condition_states(self) -> dict[str, bool]:
         """Whether each condition of this screen's commands is met now, by condition.
 
         The conditions are values of `TuiCommand.needs`.
@@ -256,7 +256,7 @@ class SecondaryScreen(StyledScreen):
             bar.set_edge_texts(format_key_hints([("Enter", "accept"), ("Esc", "leave the input")]))
             return
         commands, width = self.list_hinted_commands(), bar.content_size.width
-        met = [need for need, is_met in self.command_conditions.items() if is_met]
+        met = [need for need, is_met in self.command_condition_states.items() if is_met]
         bar.set_edge_texts(format_fitting_key_hints(commands, width, met))
 
     def on_descendant_focus(self) -> None:
@@ -315,7 +315,7 @@ class SecondaryScreen(StyledScreen):
         else:
             self.reader.show_document(document)
 
-    def go_to_next_block(
+    def go_to_next_wanted_block(
         self, step: int, is_wanted: Callable[[ReaderBlock], bool], lead: int | None = None
     ) -> None:
         """Go to the next block for which `is_wanted` returns true.

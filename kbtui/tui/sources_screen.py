@@ -92,7 +92,7 @@ class SourceStatusesAndProblems(NamedTuple):
     problems: list[KnowledgeProblem]
 
 
-def read_source_statuses(library: Library) -> SourceStatusesAndProblems:
+def load_sources_with_last_runs_and_approvals(library: Library) -> SourceStatusesAndProblems:
     """Read the status of every source. Called in a background thread."""
     workspace = library.workspace
     userdata = UserData(workspace)
@@ -175,7 +175,7 @@ def _format_progress_bar(progress: SourceRunProgress | None) -> Spans:
     ]
 
 
-def make_source_problem_details(problem: KnowledgeProblem) -> ReaderDocument:
+def make_details_of_unreadable_source_declaration(problem: KnowledgeProblem) -> ReaderDocument:
     """Return the details of a declaration that cannot be read."""
     file = problem.where or SOURCES_FILE
     hint = f"Correct {sanitize_to_one_line(file)} in your editor; this screen cannot change an invalid source."
@@ -269,14 +269,14 @@ def make_source_approval_details(
         ParagraphBlock("ask", [(f"Approve {source.name}?", "h1")]),
         ParagraphBlock("what", [(intro, "")], above=1),
     ]
-    for number, line in enumerate(list_actions_for_source_approval(state)):
+    for number, line in enumerate(describe_what_approved_source_may_do(state)):
         blocks.append(BulletItemBlock(f"action:{number}", [(line, "strong")]))
     blocks += _make_source_declaration_blocks(state)
     blocks.append(ParagraphBlock("answers", [(answers, "key")], above=1))
     return ReaderDocument(f"approve:{source.name}", f"Approve {source.name}", blocks)
 
 
-def list_actions_for_source_approval(state: SourceWithLastRun) -> list[str]:
+def describe_what_approved_source_may_do(state: SourceWithLastRun) -> list[str]:
     """Return a description of each action that the source may perform after its approval."""
     from kbtui.sources.crawl_url_policy import AllowedUrlPrefixes
 
@@ -371,7 +371,9 @@ def make_source_toml_table(values: FormValues, kind: str) -> dict[str, object]:
     return block
 
 
-def add_source_from_form(library: Library, values: FormValues) -> DocumentSourceDefinition:
+def add_and_approve_source_from_form(
+    library: Library, values: FormValues
+) -> DocumentSourceDefinition:
     """Add a source to the sources file. Also approve it, because the user has just entered it.
 
     Raises `KbtuiError` if the source is invalid or cannot be written.
@@ -463,7 +465,7 @@ class SourcesScreen(ListDetailScreen):
         return row.data if row and isinstance(row.data, SourceWithLastRun) else None
 
     @property
-    def command_conditions(self) -> dict[str, bool]:
+    def command_condition_states(self) -> dict[str, bool]:
         state, is_approving = self.selected_source, self.approving is not None
         return {
             "approving": is_approving,
@@ -483,7 +485,7 @@ class SourcesScreen(ListDetailScreen):
                 self._show_source_rows()
                 self._show_selected_source()
 
-        read_statuses = partial(read_source_statuses, self.library)
+        read_statuses = partial(load_sources_with_last_runs_and_approvals, self.library)
         self.run_in_thread(read_statuses, show_statuses, self._reload_worker)
 
     def _show_source_rows(self) -> None:
@@ -518,7 +520,7 @@ class SourcesScreen(ListDetailScreen):
         elif isinstance(row.data, SourceWithLastRun):
             self.show_document(make_source_details(row.data, self._clock()))
         else:
-            self.show_document(make_source_problem_details(row.data))
+            self.show_document(make_details_of_unreadable_source_declaration(row.data))
 
     @on(RowList.RowClicked)
     def action_focus_details(self) -> None:
@@ -615,7 +617,7 @@ class SourcesScreen(ListDetailScreen):
         def save_source(values: FormValues) -> tuple[str, str]:
             """Save the source, and return its name and a message. Called in a background thread."""
             if before is None:
-                source = add_source_from_form(self.library, values)
+                source = add_and_approve_source_from_form(self.library, values)
                 return source.name, f"added {source.name}; press {run_key} to run it"
             source, is_approved = change_source_from_form(self.library, before, values)
             note = "" if is_approved else "; the source is not approved yet"
@@ -648,11 +650,11 @@ class SourcesScreen(ListDetailScreen):
         if (state := self.selected_source) is not None:
             source = state.source
             self.run_in_thread(
-                lambda: self._count_source_documents(source),
+                lambda: self._count_documents_of_source_to_remove(source),
                 lambda count: self._ask_to_remove_source(source.name, count),
             )
 
-    def _count_source_documents(self, source: DocumentSourceDefinition) -> int:
+    def _count_documents_of_source_to_remove(self, source: DocumentSourceDefinition) -> int:
         from kbtui.sources.document_source_runner import count_source_documents
 
         try:

@@ -81,11 +81,15 @@ class SubjectFileActions:
             FormField("slug", "file name", "", slug_help),
         )
         form = FormDialog(
-            "New entry", fields, self._plan_new_subject, self._describe_error, "write the text"
+            "New entry",
+            fields,
+            self._check_form_and_plan_new_subject,
+            self._describe_error,
+            "write the text",
         )
         self._screen.app.push_screen(form, self._write_planned_subject_in_editor)
 
-    def _plan_new_subject(self, values: FormValues) -> PlannedSubject:
+    def _check_form_and_plan_new_subject(self, values: FormValues) -> PlannedSubject:
         """Check the form, and return the knowledge base, the topic and the draft of the new subject.
 
         The form is checked before the user writes the text, so that no text is lost after an error.
@@ -119,10 +123,12 @@ class SubjectFileActions:
 
     def edit_subject(self, ref: Ref) -> None:
         """Open a subject in the user's editor."""
-        find_subject = partial(self.find_subject_to_edit, ref)
+        find_subject = partial(self.find_subject_with_line_and_fetching_source, ref)
         self._worker.submit_call(find_subject, self.edit_subject_and_report, self._show_error)
 
-    def find_subject_to_edit(self, ref: Ref) -> tuple[Subject, int, str | None]:
+    def find_subject_with_line_and_fetching_source(
+        self, ref: Ref
+    ) -> tuple[Subject, int, str | None]:
         """Return a subject, the line to edit, and the name of the source that fetched the subject.
 
         The line is 0 if `ref` contains no line. The name is None if no source fetched the subject, or
@@ -144,7 +150,7 @@ class SubjectFileActions:
     def edit_subject_and_report(self, found: tuple[Subject, int, str | None]) -> None:
         """Open a subject in the user's editor, and then show a message about the change.
 
-        `found` is the result of `find_subject_to_edit`.
+        `found` is the result of `find_subject_with_line_and_fetching_source`.
         """
         subject, line, source = found
         name = subject.ref
@@ -168,7 +174,7 @@ class SubjectFileActions:
         edit = partial(subject_editing.edit_subject_in_editor, subject, line)
         run_in_terminal(self._screen.app, edit, report_subject_change, self._show_error)
 
-    def remove_subject(self, ref: Ref) -> None:
+    def move_subject_to_trash_if_confirmed(self, ref: Ref) -> None:
         """Move a subject's file to the trash if the user agrees.
 
         If no trash is available, offer to delete the file.
@@ -182,7 +188,7 @@ class SubjectFileActions:
                 self._worker.submit_call(
                     partial(subject_editing.move_subject_to_trash, subject),
                     partial(self._report_trashed_file, subject),
-                    partial(self._ask_to_delete_subject, subject),
+                    partial(self._ask_to_delete_subject_without_trash, subject),
                 )
 
         question = f"Move {subject.ref} ({subject.path}) to the trash?"
@@ -190,7 +196,7 @@ class SubjectFileActions:
             ConfirmDialog(question, {"y": "move it"}), trash_subject_on_confirmation
         )
 
-    def _ask_to_delete_subject(self, subject: Subject, error: Exception) -> None:
+    def _ask_to_delete_subject_without_trash(self, subject: Subject, error: Exception) -> None:
         def delete_subject_if_confirmed(answer: str | None) -> None:
             if answer is not None:
                 self._worker.submit_call(

@@ -132,7 +132,7 @@ def detect_terminal_background() -> tuple[bool | None, str]:
             answer = _query_background_color()
     color = _COLOR_ANSWER.search(answer)
     typed = _ATTRIBUTES_ANSWER.sub(b"", _COLOR_ANSWER.sub(b"", answer)).decode("utf-8", "ignore")
-    dark = is_dark_color(color[1].decode()) if color else None
+    dark = is_terminal_color_dark(color[1].decode()) if color else None
     last = os.environ.get("COLORFGBG", "").split(";")[-1]  # as in `15;0` or `0;default;15`
     if dark is None and last.isdigit():
         dark = int(last) in {0, 1, 2, 3, 4, 5, 6, 8}
@@ -166,7 +166,7 @@ def _query_background_color() -> bytes:
     return answer
 
 
-def is_dark_color(color: str) -> bool | None:
+def is_terminal_color_dark(color: str) -> bool | None:
     """Return whether the colour `RRRR/GGGG/BBBB` is dark, or None if the colour is invalid.
 
     Each of the three numbers has one to four hex digits.

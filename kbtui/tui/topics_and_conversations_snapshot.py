@@ -81,7 +81,7 @@ class TopicsAndConversations:
         return bool(self.unread or self.unchecked)
 
     @property
-    def entry_count(self) -> int:
+    def subject_and_conversation_count(self) -> int:
         """The number of subjects and conversations."""
         return len(self.subjects) + len(self.conversations)
 
@@ -233,7 +233,7 @@ class TopicsAndConversationsReader:
     ) -> TopicsAndConversations:
         """Read more details for about `READ_SECONDS`. Return the snapshot with all details read so far."""
         end = monotonic() + READ_SECONDS
-        self._read_subjects_and_record_failures(contents, end)
+        self._read_changed_subjects_until_deadline(contents, end)
         for info in contents.conversations:
             if self._summaries.get(info.id, (None,))[0] != info.signature:
                 summary = self._library.read_conversation_tools_and_models(info)
@@ -242,7 +242,7 @@ class TopicsAndConversationsReader:
                     break
         return self._add_known_details(contents)
 
-    def _read_subjects_and_record_failures(
+    def _read_changed_subjects_until_deadline(
         self, contents: TopicsAndConversations, end: float
     ) -> None:
         """Read new and changed subjects until the time `end`, and record those that cannot be read."""
@@ -376,7 +376,9 @@ def load_last_visit(library: Library) -> LastVisit | None:
         return None
 
 
-def save_visit(library: Library, now: datetime, contents: TopicsAndConversations | None) -> None:
+def save_end_of_workspace_visit(
+    library: Library, now: datetime, contents: TopicsAndConversations | None
+) -> None:
     """Record that the user is leaving the workspace now. Errors are ignored."""
     from kbtui.userdata.user_data_store import UserData
 

@@ -413,7 +413,7 @@ def parse_keymap_settings(table: Mapping[str, Any]) -> ConfiguredKeymap:
             keymap.keys[name] = ",".join(dict.fromkeys(_parse_key_names(value)))
         except ValueError as error:
             keymap.problems.append(f"{name}: {error}")
-    _drop_conflicting_keys(keymap)
+    _remove_conflicting_configured_keys(keymap)
     keymap.problems += _describe_shadowed_keys(keymap)
     return keymap
 
@@ -471,7 +471,7 @@ def _map_keys_to_commands(keymap: ConfiguredKeymap) -> dict[tuple[str, str], lis
     return commands
 
 
-def _drop_conflicting_keys(keymap: ConfiguredKeymap) -> None:
+def _remove_conflicting_configured_keys(keymap: ConfiguredKeymap) -> None:
     """Remove each configured key that another command of the same scope already has, and report it."""
     while True:
         conflicts = (

@@ -240,12 +240,12 @@ async def test_a_topic_that_vanished_fails_the_run_and_loses_nothing(papers: Bui
 
 def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
     from kbtui.sources.document_source_definitions import parse_source_table
-    from kbtui.tui.sources_screen import SourceWithLastRun, list_actions_for_source_approval
+    from kbtui.tui.sources_screen import SourceWithLastRun, describe_what_approved_source_may_do
 
     block = {"kind": "mcp", "topic": "t", "server": "npx -y 'a b'", "env": ["TOKEN"], "pattern": "docs://*",
              "cron": "* * * * *"}  # fmt: skip
     words = "\n".join(
-        list_actions_for_source_approval(
+        describe_what_approved_source_may_do(
             SourceWithLastRun(parse_source_table("x", block), "docs/t/x/", "", None, None, None)
         )
     )
@@ -260,7 +260,7 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
     block = {"kind": "url_crawl", "topic": "t", "url": "https://a.example/d/i.html", "depth": 2,
              "allow_hosts": ["in.example"]}  # fmt: skip
     words = "\n".join(
-        list_actions_for_source_approval(
+        describe_what_approved_source_may_do(
             SourceWithLastRun(parse_source_table("x", block), "docs/t/x/", "", None, None, None)
         )
     )

@@ -19,7 +19,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 from tui_support import running
 
 from kbtui.tui.framework.base_screens_and_widgets import TEXT_STYLES, resolve_style_roles
-from kbtui.tui.terminal_setup import is_dark_color
+from kbtui.tui.terminal_setup import is_terminal_color_dark
 from kbtui.tui.theme import (
     READABLE_CONTRAST,
     THEMES,
@@ -198,7 +198,7 @@ async def test_it_is_chosen_in_the_palette_and_mistakes_are_said(
     ],
 )
 def test_a_colour_that_a_terminal_names(color: str, dark: bool | None) -> None:
-    assert is_dark_color(color) is dark
+    assert is_terminal_color_dark(color) is dark
 
 
 ASK = """

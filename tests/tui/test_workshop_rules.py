@@ -12,11 +12,11 @@ from kbtui.knowledge.knowledge_data_types import PreloadOrDisableChange
 from kbtui.tui.library_pane import make_folder_row_key
 from kbtui.tui.prompt_workshop.prompt_workshop_screen import escape_glob
 from kbtui.tui.prompt_workshop.subject_pattern_input_bar import find_subject_pattern_matches
-from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeOptions, make_subject_tree_rows
+from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeFoldsAndFilter, make_subject_tree_rows
 from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import (
-    FolderSizeSums,
     PendingPreloadOrDisableChanges,
     PromptTextSize,
+    RunningSumsOfSubjectSizes,
     SubjectPromptSizes,
     find_subject_or_topic_state,
     format_prompt_size_change,
@@ -41,7 +41,7 @@ def test_the_sum_below_any_beginning_is_that_of_its_subjects(
     found: list[str], data: st.DataObject
 ) -> None:
     sizes = [PromptTextSize(len(slug), n, is_estimate=n % 3 == 0) for n, slug in enumerate(found)]
-    sums = FolderSizeSums(found, list(sizes))
+    sums = RunningSumsOfSubjectSizes(found, list(sizes))
     prefix = data.draw(st.sampled_from(["", *(slug[: len(slug) // 2] for slug in found)]))
     own = [size for slug, size in zip(found, sizes, strict=True) if slug.startswith(prefix)]
     wanted = PromptTextSize(
@@ -82,14 +82,14 @@ def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> N
     assert todo == 6
     assert list(subject_sizes.measure_subject_sizes(knowledge, lambda: True))[-1] == 0
     for topic, slug in (("project", "start"), ("snippets", "retry")):
-        assert subject_sizes.get_subject_size(topic, slug) == measure_prompt_size(
+        assert subject_sizes.get_measured_subject_size(topic, slug) == measure_prompt_size(
             knowledge.learn(topic, slug).text
         )
     book.subject("project/start.md", "shorter\n")
     again = load_knowledge(open_workspace_at_root(book.root))
     assert next(iter(subject_sizes.measure_subject_sizes(again, lambda: True))) == 1
     assert list(subject_sizes.measure_subject_sizes(again, lambda: True))
-    assert subject_sizes.get_subject_size("project", "start") == PromptTextSize(8, 2)
+    assert subject_sizes.get_measured_subject_size("project", "start") == PromptTextSize(8, 2)
 
 
 @FILES
@@ -118,7 +118,9 @@ def test_every_subject_is_listed_once_when_all_is_open(
         for part in parts
         for depth in range(1, len(part))
     }
-    made = make_subject_tree_rows(prompt_with_changes, SubjectTreeOptions(opened, hidden=True))
+    made = make_subject_tree_rows(
+        prompt_with_changes, SubjectTreeFoldsAndFilter(opened, hidden=True)
+    )
     rows = [row for row in made if row.selectable]
     listed = [row.key for row in rows if row.data.kind == "subject"]
     assert sorted(listed) == sorted(f"t/{slug}" for slug in found)
@@ -236,6 +238,6 @@ def test_what_is_typed_is_the_command_that_gives_the_same(
     assert (
         find_subject_pattern_matches(
             typed, knowledge, SubjectPromptSizes(), "project"
-        ).shell_arguments
+        ).kbtui_command_arguments
         == call
     )

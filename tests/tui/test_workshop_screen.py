@@ -624,7 +624,7 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
         "make_subject_tree_rows",
         "find_subject_pattern_matches",
         "make_workshop_preview",
-        "make_folder_size_sums",
+        "make_running_subject_size_sums_by_topic",
     )
     called: dict[str, set[bool]] = {name: set() for name in names}
     main = threading.get_ident()

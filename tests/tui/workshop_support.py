@@ -83,7 +83,7 @@ class Shop:
         await self.tui.until(lambda: not screen.pattern_worker.has_running_call)
         await self.tui.pilot.pause()
         if screen.pattern_result.is_valid_pattern:
-            title = screen.pattern_result.shell_arguments
+            title = screen.pattern_result.kbtui_command_arguments
             await self.tui.until(lambda: screen.preview and screen.preview.document.title == title)
             await self.tui.pilot.pause()
 

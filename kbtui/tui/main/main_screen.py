@@ -609,8 +609,8 @@ class MainScreen(StyledScreen):
     def _leave_search_input(self) -> None:
         self.search.leave_search_input()
 
-    @on(SearchResultsPane.HitOpened)
-    def _open_or_preview_hit(self, event: SearchResultsPane.HitOpened) -> None:
+    @on(SearchResultsPane.OpenHitRequested)
+    def _open_or_preview_hit(self, event: SearchResultsPane.OpenHitRequested) -> None:
         self.search.open_or_preview_hit(event.hit, event.preview)
 
     @on(SearchResultsPane.EmptyQuerySuggestionChosen)
@@ -623,7 +623,7 @@ class MainScreen(StyledScreen):
     def _load_more_hits(self) -> None:
         self.search.load_more_hits()
 
-    @on(HitList.EndOfHitListRequested)
+    @on(HitList.GoToLastHitRequested)
     def _go_to_last_hit(self) -> None:
         self.search.go_to_hit(MAX_HITS)
 

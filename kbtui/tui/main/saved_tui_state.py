@@ -18,7 +18,11 @@ from kbtui.tui.navigation_target import (
     make_navigation_target,
 )
 from kbtui.tui.search_pane import MODES
-from kbtui.tui.topics_and_conversations_snapshot import LastVisit, load_last_visit, save_visit
+from kbtui.tui.topics_and_conversations_snapshot import (
+    LastVisit,
+    load_last_visit,
+    save_end_of_workspace_visit,
+)
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -245,7 +249,7 @@ class SavedTuiStateManager:
         document_controller = self._main.document_controller
         has_read = any(target.ref for target in document_controller.history.targets)
         if document_controller.visit or has_read:
-            save_visit(
+            save_end_of_workspace_visit(
                 self._main.library, document_controller.clock(), document_controller.contents
             )
 

@@ -26,7 +26,7 @@ from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.search_pane import (
     FILTER_NOTICES,
     MODES,
-    LoadedEmptyQuerySuggestions,
+    EmptyQuerySuggestionsAndProblems,
     SearchBar,
     SearchInput,
     load_empty_query_suggestions,
@@ -574,10 +574,10 @@ class SearchController:
         """Show earlier and saved searches, bookmarks and filters in place of the hits."""
         from kbtui.userdata.user_data_store import UserData
 
-        def load_suggestions_from_user_data() -> LoadedEmptyQuerySuggestions:
+        def load_suggestions_from_user_data() -> EmptyQuerySuggestionsAndProblems:
             return load_empty_query_suggestions(UserData(self._library.workspace), recent)
 
-        def show_suggestions_if_query_is_empty(found: LoadedEmptyQuerySuggestions) -> None:
+        def show_suggestions_if_query_is_empty(found: EmptyQuerySuggestionsAndProblems) -> None:
             if not self.query:
                 self._pane.show_empty_query_suggestions(found)
 
@@ -587,7 +587,7 @@ class SearchController:
             load_suggestions_from_user_data,
             show_suggestions_if_query_is_empty,
             lambda error: show_suggestions_if_query_is_empty(
-                LoadedEmptyQuerySuggestions(suggest_all_search_filters(), [str(error)])
+                EmptyQuerySuggestionsAndProblems(suggest_all_search_filters(), [str(error)])
             ),
         )
 
@@ -929,7 +929,7 @@ class SearchController:
 
         text = entry.value
         almost_filters = parse_query(text, partial=True).almost_filters
-        self._pane.show_filter_remarks([word.notice for word in almost_filters])
+        self._pane.show_remarks_on_filter_like_words([word.notice for word in almost_filters])
         spans = [(word.start, word.end) for word in almost_filters]
         answer = self._pane.answer
         if answer is not None and answer.query == text:

@@ -402,7 +402,7 @@ class SelectedItemActions:
         actions = SubjectFileActions(main.screen, main.library, show, lambda _: reload())
         self.run_in_thread_with_activity_shown(
             "opening the editor …",
-            partial(actions.find_subject_to_edit, ref),
+            partial(actions.find_subject_with_line_and_fetching_source, ref),
             actions.edit_subject_and_report,
             holds_keys=True,
         )

@@ -181,7 +181,7 @@ class WorkspaceChangeListener:
         if snapshot is None:
             self._show_whether_workspace_exists(False)
         else:
-            freeze_gc_if_many_new_entries(snapshot.entry_count)
+            freeze_gc_if_many_new_entries(snapshot.subject_and_conversation_count)
             self._show_library_snapshot(snapshot)
 
     def _show_library_snapshot(self, snapshot: TopicsAndConversations) -> None:

@@ -38,23 +38,23 @@ from kbtui.tui.prompt_workshop.subject_pattern_input_bar import (
 from kbtui.tui.prompt_workshop.subject_tree import (
     UNWRITTEN_SIGN,
     WHOLE_PROMPT_KEY,
+    SubjectTreeFoldsAndFilter,
     SubjectTreeList,
-    SubjectTreeOptions,
     describe_tree_node,
     format_prompt_totals,
     make_rows_of_matching_subjects,
     make_subject_tree_rows,
 )
 from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import (
-    FolderSizeSums,
     PendingPreloadOrDisableChanges,
     PromptTextSize,
+    RunningSumsOfSubjectSizes,
     SubjectPromptSizes,
     SystemPromptWithUnsavedChanges,
     format_prompt_size_change,
     load_prompt_with_changes,
-    make_folder_size_sums,
     make_prompt_with_pending_marks,
+    make_running_subject_size_sums_by_topic,
     measure_prompt_size,
 )
 from kbtui.tui.reader.reader_blocks import (
@@ -130,7 +130,9 @@ def _make_tree_node_preview(
     knowledge = prompt_with_changes.knowledge
     if result is not None and result.preloads:
         tried = knowledge.copy_with_preload_options(result.preloads)
-        return _make_prompt_preview(result.shell_arguments, tried.format_knowledge_section())
+        return _make_prompt_preview(
+            result.kbtui_command_arguments, tried.format_knowledge_section()
+        )
     if result is not None and result.topic and view == "learn":
         return _make_learn_output_preview(knowledge, result.topic, result.patterns)
     if node.kind == "problem":
@@ -160,16 +162,18 @@ def _make_learn_output_preview(
     """Return a preview with the exact output of `learn`."""
     text = knowledge.learn(topic, list(patterns), has_prompt=True).text
     command = " ".join(["learn", quote(topic), *map(quote, patterns)])
-    return _make_assistant_text_preview(f"learn:{topic}:{' '.join(patterns)}", command, text)
+    return _make_preview_of_text_for_assistants(
+        f"learn:{topic}:{' '.join(patterns)}", command, text
+    )
 
 
 def _make_prompt_preview(title: str, text: str | None) -> PromptWorkshopPreview:
     if text is None:
         return _make_message_preview("prompt", NO_KNOWLEDGE_SECTION)
-    return _make_assistant_text_preview("prompt", title, text)
+    return _make_preview_of_text_for_assistants("prompt", title, text)
 
 
-def _make_assistant_text_preview(key: str, title: str, text: str) -> PromptWorkshopPreview:
+def _make_preview_of_text_for_assistants(key: str, title: str, text: str) -> PromptWorkshopPreview:
     document = build_assistant_text_document(key, sanitize_to_one_line(title), text, view="prompt")
     size = measure_prompt_size(text)
     document.size = size.format_prompt_size_with_units()
@@ -273,7 +277,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     ) -> None:
         self.marks = PendingPreloadOrDisableChanges()
         self.subject_sizes = SubjectPromptSizes()
-        self.options = SubjectTreeOptions()
+        self.options = SubjectTreeFoldsAndFilter()
         self.list: SubjectTreeList
         super().__init__(library, SubjectTreeList(self.subject_sizes, self.marks, self.options))
         self.prompt_with_changes: SystemPromptWithUnsavedChanges | None = None
@@ -332,7 +336,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         super().show_message(text, role)
 
     @property
-    def command_conditions(self) -> dict[str, bool]:
+    def command_condition_states(self) -> dict[str, bool]:
         return {"marks": bool(self.marks), "written": bool(self._written_changes)}
 
     @property
@@ -356,11 +360,11 @@ class PromptWorkshopScreen(ListDetailScreen):
 
         def show_reloaded_prompt(prompt_with_changes: SystemPromptWithUnsavedChanges) -> None:
             for mark in written:
-                self.marks.remove_pending_mark(mark)
+                self.marks.remove_pending_mark_unless_replaced(mark)
             if self._initial_reference is not None:
                 self._select_initial_entry(prompt_with_changes, self._initial_reference)
                 self._initial_reference = None
-            self._show_prompt_with_changes(prompt_with_changes)
+            self._update_tree_with_changed_prompt(prompt_with_changes)
             knowledge = prompt_with_changes.written
             slugs = (
                 knowledge.get_topic_slugs_by_visibility(topic).scan.slugs
@@ -385,7 +389,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 self.prompt_with_changes is not None
                 and marked.written is self.prompt_with_changes.written
             ):
-                self._show_prompt_with_changes(marked)
+                self._update_tree_with_changed_prompt(marked)
 
         self.run_in_thread(
             lambda: make_prompt_with_pending_marks(prompt_with_changes, self.subject_sizes, marks),
@@ -393,13 +397,13 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._mark_worker,
         )
 
-    def _show_prompt_with_changes(
+    def _update_tree_with_changed_prompt(
         self, prompt_with_changes: SystemPromptWithUnsavedChanges
     ) -> None:
         self.prompt_with_changes = prompt_with_changes
         self.list.set_prompt_with_changes(prompt_with_changes)
         for mark, _ in prompt_with_changes.refusals:
-            self.marks.remove_pending_mark(mark)
+            self.marks.remove_pending_mark_unless_replaced(mark)
         self._show_prompt_totals()
         self._show_row_facts_and_preview_after_delay()
         # The marks may have changed while the thread ran.
@@ -442,13 +446,13 @@ class PromptWorkshopScreen(ListDetailScreen):
                 written, lambda: not call.cancelled
             ):
                 knowledge = (self.prompt_with_changes or prompt_with_changes).knowledge
-                sums = make_folder_size_sums(knowledge, self.subject_sizes)
+                sums = make_running_subject_size_sums_by_topic(knowledge, self.subject_sizes)
                 self.call_later(show_progress, call, knowledge, sums, left)
 
         def show_progress(
             call: CallCancellation,
             knowledge: KnowledgeBase,
-            sums: dict[str, FolderSizeSums],
+            sums: dict[str, RunningSumsOfSubjectSizes],
             left: int,
         ) -> None:
             if call.cancelled:
@@ -525,7 +529,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     @on(Input.Changed, "#pattern")
     def _on_pattern_changed(self, event: Input.Changed) -> None:
-        self._withdraw_proposed_change()
+        self._discard_proposed_kb_toml_change()
         self._list_matches_of_pattern_instead_of_tree(event.value)
 
     def action_focus_filter(self) -> None:
@@ -593,7 +597,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     @on(RowList.SelectedRowChanged)
     def _on_row_selected(self) -> None:
-        self._withdraw_proposed_change()
+        self._discard_proposed_kb_toml_change()
         self._show_row_facts_and_preview_after_delay(PREVIEW_DELAY)
 
     @on(RowList.RowClicked)
@@ -610,7 +614,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def action_toggle_preview_kind(self) -> None:
         self.view = "prompt" if self.view == "learn" else "learn"
-        self._withdraw_proposed_change()
+        self._discard_proposed_kb_toml_change()
         self._show_row_facts_and_preview_after_delay()
 
     def action_open_row_or_write(self) -> None:
@@ -684,7 +688,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._update_prompt_after_marking()
 
     def _update_prompt_after_marking(self) -> None:
-        self._withdraw_proposed_change()
+        self._discard_proposed_kb_toml_change()
         self.show_message()
         self._show_prompt_totals()
         self.list.refresh()
@@ -715,7 +719,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 lambda: toml_config_editor.plan_toml_change_for_preload_or_disable_changes(
                     written, marks
                 ),
-                self._show_proposed_change,
+                self._show_proposed_kb_toml_change,
                 self._on_write_error,
             )
 
@@ -731,7 +735,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._reload_knowledge_files()
             self.show_message(f"restored the previous {change.name}", "inserted")
 
-        self._withdraw_proposed_change()
+        self._discard_proposed_kb_toml_change()
         self._change_kb_toml_file(
             lambda: toml_config_editor.undo_toml_change(change), show_undone_change
         )
@@ -755,7 +759,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.show_message(f"Not written. {self.format_error_on_one_line(error)}", "error")
         self._reload_knowledge_files()
 
-    def _show_proposed_change(self, change: TomlFileChange) -> None:
+    def _show_proposed_kb_toml_change(self, change: TomlFileChange) -> None:
         if change.has_no_changes:
             self.show_unavailable_key_message("the file already has these settings")
             return
@@ -769,7 +773,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         write, enter, back = map(self.get_key_label, ("write", "open", "back"))
         self.show_message(f"{write} or {enter}: write · {back}: cancel", "key")
 
-    def _withdraw_proposed_change(self) -> None:
+    def _discard_proposed_kb_toml_change(self) -> None:
         """Discard the proposed change without writing it."""
         if self._shown_change is not None:
             self._shown_change = None
@@ -788,7 +792,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         if self._is_asking_to_leave:
             self.show_message()
         elif self._shown_change is not None:
-            self._withdraw_proposed_change()
+            self._discard_proposed_kb_toml_change()
             self._show_row_facts_and_preview_after_delay()
         elif self.pattern_bar.input.value or self.focused is self.pattern_bar.input:
             self.pattern_bar.input.value = ""

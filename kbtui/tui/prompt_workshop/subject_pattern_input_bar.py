@@ -76,7 +76,7 @@ class SubjectPatternMatches:
         return bool(self.topic or self.preloads)
 
     @property
-    def shell_arguments(self) -> str:
+    def kbtui_command_arguments(self) -> str:
         """The arguments of the `kbtui` command that prints this result, quoted for a shell."""
         if self.preloads:
             return "prompt " + " ".join(f"-k {quote(value)}" for value in self.preloads)
@@ -166,7 +166,7 @@ def _find_matches_of_knowledge_flags(
     knowledge: KnowledgeBase,
     subject_sizes: SubjectPromptSizes,
 ) -> SubjectPatternMatches:
-    values = list(_parse_knowledge_flag_values(words))
+    values = list(_iterate_values_of_knowledge_flags(words))
     matches: dict[tuple[str, str], None] = {}
     problem = None
     for value in values:
@@ -192,7 +192,9 @@ def _find_matches_of_knowledge_flags(
     return SubjectPatternMatches(text, None, (), preloads, tuple(matches), size, problem)
 
 
-def _parse_knowledge_flag_values(words: list[SubjectPatternWord]) -> Iterator[SubjectPatternWord]:
+def _iterate_values_of_knowledge_flags(
+    words: list[SubjectPatternWord],
+) -> Iterator[SubjectPatternWord]:
     """Yield the values of the flags `-k` and `--knowledge`.
 
     A flag is written as `-k VALUE`, `-kVALUE` or `-k=VALUE`.
@@ -292,9 +294,7 @@ class SubjectPatternInputBar(Vertical):
         if result.is_valid_pattern and not (problem and problem.is_error and not count):
             right = [(format_counted_noun(count, "subject"), "strong"), (f", {outcome}", "")]
         if problem is None:
-            command = (
-                f"{' ' * self._label_cells}kbtui {sanitize_to_one_line(result.shell_arguments)}"
-            )
+            command = f"{' ' * self._label_cells}kbtui {sanitize_to_one_line(result.kbtui_command_arguments)}"
             self._result_line.set_edge_texts([(command, "dim")], right)
             return
         width = self.size.width - sum(measure_text_width(text) + 1 for text, _ in right)

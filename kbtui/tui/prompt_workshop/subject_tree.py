@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Literal
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
-from kbtui.tui.library_pane import ENTRY_MARKS, iterate_unfolded_paths, make_folder_row_key
+from kbtui.tui.library_pane import (
+    ENTRY_MARKS,
+    iterate_paths_outside_folded_folders,
+    make_folder_row_key,
+)
 from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import (
     PendingPreloadOrDisableChanges,
     PromptTextSize,
@@ -65,7 +69,7 @@ WHOLE_PROMPT_NODE = SubjectTreeNode("whole")
 
 
 @dataclass
-class SubjectTreeOptions:
+class SubjectTreeFoldsAndFilter:
     """The user's choices for the list.
 
     `opened` contains the keys of the unfolded rows, `hidden` says whether hidden subjects are listed,
@@ -78,7 +82,7 @@ class SubjectTreeOptions:
 
 
 def make_subject_tree_rows(
-    prompt: SystemPromptWithUnsavedChanges, options: SubjectTreeOptions
+    prompt: SystemPromptWithUnsavedChanges, options: SubjectTreeFoldsAndFilter
 ) -> list[ListRow]:
     """Return all rows of the tree, without text. The text of a row is made when the row is drawn."""
     written = prompt.written
@@ -108,7 +112,7 @@ def make_rows_of_matching_subjects(matches: Iterable[tuple[str, str]]) -> list[L
 
 
 def _make_topic_rows(
-    topic: str, scan: TopicDirectoryScan, options: SubjectTreeOptions
+    topic: str, scan: TopicDirectoryScan, options: SubjectTreeFoldsAndFilter
 ) -> Iterator[ListRow]:
     slugs = scan.slugs
     if not options.hidden:
@@ -124,7 +128,7 @@ def _make_topic_rows(
         return
     yield topic_row
     if topic_row.key in options.opened:
-        for path in iterate_unfolded_paths(topic, slugs, options.opened.__contains__):
+        for path in iterate_paths_outside_folded_folders(topic, slugs, options.opened.__contains__):
             depth = path.rstrip("/").count("/") + 1
             if path.endswith("/"):
                 node = SubjectTreeNode("folder", topic, path, depth)
@@ -153,7 +157,7 @@ class SubjectTreeList(RowList):
         self,
         subject_sizes: SubjectPromptSizes,
         marks: PendingPreloadOrDisableChanges,
-        options: SubjectTreeOptions,
+        options: SubjectTreeFoldsAndFilter,
     ) -> None:
         super().__init__("entries")
         self.empty_text = [("Reading the workspace …", "dim")]
@@ -230,7 +234,7 @@ class SubjectTreeList(RowList):
         if (topic, slug) in self._subject_sizes.unreadable:
             reason = sanitize_to_one_line(self._subject_sizes.unreadable[topic, slug])
             return left, [("! ", "error"), (reason, "error")]
-        size = self._subject_sizes.get_subject_size(topic, slug)
+        size = self._subject_sizes.get_measured_subject_size(topic, slug)
         return left, self._format_size_column(size) if size else [("…", "dim")]
 
     def _format_topic_or_folder_row(

@@ -105,7 +105,7 @@ class SubjectPromptSizes:
         """Forget all sizes and errors."""
         self._sizes, self._versions, self.unreadable = {}, {}, {}
 
-    def get_subject_size(self, topic: str, slug: str) -> PromptTextSize | None:
+    def get_measured_subject_size(self, topic: str, slug: str) -> PromptTextSize | None:
         """Return the size of a subject, or None while it is unknown."""
         return self._sizes.get((topic, slug))
 
@@ -164,7 +164,7 @@ class SubjectPromptSizes:
         self._versions[key] = (subject.size, subject.mtime_ns)
 
 
-class FolderSizeSums:
+class RunningSumsOfSubjectSizes:
     """The running sums of subject sizes, from which the size of any folder is computed quickly.
 
     The subjects are sorted by slug, so the subjects of a folder are adjacent. The folder's size is
@@ -192,9 +192,9 @@ def find_index_range_of_slugs_with_prefix(slugs: list[str], prefix: str) -> tupl
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
 
 
-def make_folder_size_sums(
+def make_running_subject_size_sums_by_topic(
     knowledge: KnowledgeBase, subject_sizes: SubjectPromptSizes
-) -> dict[str, FolderSizeSums]:
+) -> dict[str, RunningSumsOfSubjectSizes]:
     """Return the sums from which the sizes of a topic's folders are computed, by topic.
 
     Hidden subjects are not counted.
@@ -203,8 +203,8 @@ def make_folder_size_sums(
         topic: knowledge.get_topic_slugs_by_visibility(topic).visible for topic in knowledge.topics
     }
     return {
-        topic: FolderSizeSums(
-            slugs, (subject_sizes.get_subject_size(topic, slug) for slug in slugs)
+        topic: RunningSumsOfSubjectSizes(
+            slugs, (subject_sizes.get_measured_subject_size(topic, slug) for slug in slugs)
         )
         for topic, slugs in visible.items()
     }
@@ -254,7 +254,7 @@ class PendingPreloadOrDisableChanges(dict[tuple[str, str | None], PreloadOrDisab
         if wanted != written:
             self[mark.topic, mark.slug] = replace(mark, state=wanted)
 
-    def remove_pending_mark(self, mark: PreloadOrDisableChange) -> None:
+    def remove_pending_mark_unless_replaced(self, mark: PreloadOrDisableChange) -> None:
         """Remove `mark`, but keep a newer mark of the same subject or topic."""
         if self.get((mark.topic, mark.slug)) == mark:
             del self[mark.topic, mark.slug]
@@ -294,7 +294,7 @@ class SystemPromptWithUnsavedChanges:
     written_size: PromptTextSize = ZERO_SIZE
     preloads: dict[str, PromptTextSize] = field(default_factory=dict)
     listings: dict[str, PromptTextSize] = field(default_factory=dict)
-    sums: dict[str, FolderSizeSums] = field(default_factory=dict)
+    sums: dict[str, RunningSumsOfSubjectSizes] = field(default_factory=dict)
     refusals: tuple[tuple[PreloadOrDisableChange, KbtuiError], ...] = ()
     jp_sections: tuple[JpPromptSection, ...] = ()
 
@@ -355,6 +355,6 @@ def make_prompt_with_pending_marks(
         size=measure_prompt_size(prompt),
         preloads=preloads,
         listings=listings,
-        sums=make_folder_size_sums(knowledge, subject_sizes),
+        sums=make_running_subject_size_sums_by_topic(knowledge, subject_sizes),
         refusals=tuple(refusals),
     )
