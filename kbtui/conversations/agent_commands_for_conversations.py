@@ -9,7 +9,7 @@ import shutil
 from typing import TYPE_CHECKING, Literal, get_args
 
 from kbtui.conversations.conversation_repository import get_conversation_format
-from kbtui.conversations.formats.stored_session import extract_agents_own_id_from_conversation_id
+from kbtui.conversations.formats.stored_session import convert_conversation_id_to_id_used_by_agent
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.foreground_program import run_program_in_terminal
 from kbtui.light_named_tuple import NamedTuple
@@ -98,7 +98,7 @@ def _explain_why_command_is_unsafe(
 ) -> str | None:
     """Return the reason why a command is unsafe; None if it is safe."""
     prefix = get_conversation_format(info).id_prefix
-    if not _SAFE_ID.fullmatch(extract_agents_own_id_from_conversation_id(prefix, info.id)):
+    if not _SAFE_ID.fullmatch(convert_conversation_id_to_id_used_by_agent(prefix, info.id)):
         return "the conversation's id could be mistaken for an option of the command"
     if not all(map(str.isprintable, (*command.words, command.directory))):
         return "the path of the conversation's directory contains characters that a terminal does not show"

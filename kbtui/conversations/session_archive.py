@@ -22,7 +22,7 @@ import orjson
 from kbtui.conversations.formats.damage_tolerant_file_reader import open_regular_file
 from kbtui.conversations.formats.kept_session_file import (
     KEPT_FILE_SUFFIX,
-    compress_and_hash_file,
+    compress_file_in_memory_and_hash,
     has_kept_session_file_name,
     iterate_kept_session_file_blocks,
 )
@@ -240,7 +240,7 @@ def keep_copy_of_conversation(
         if earlier is not None and size < earlier.size:
             return "shrunk"
         status = os.fstat(file)
-        compressed, sha256 = compress_and_hash_file(file, size)
+        compressed, sha256 = compress_file_in_memory_and_hash(file, size)
     session = KeptSession(
         id=info.id,
         agent=info.agent,

@@ -20,7 +20,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.formats.published_library_conversation_format import (
-    make_published_conversation_file_name,
+    make_mirror_file_name_of_published_conversation,
 )
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.file_reading_and_writing import remove_empty_directories, write_file_atomically
@@ -378,8 +378,9 @@ class _LibraryPull:
         kind, *names = key
         if kind == "subject":
             return self._mirror.topics_directory.joinpath(names[0], *names[1].split("/"))
-        return self._mirror.conversations_directory / make_published_conversation_file_name(
-            names[0]
+        return (
+            self._mirror.conversations_directory
+            / make_mirror_file_name_of_published_conversation(names[0])
         )
 
     def _write_version_to_mirror(

@@ -23,7 +23,10 @@ from kbtui.conversations.formats.claude_code_format import (
     ClaudeCodeParser,
     make_project_directory_name,
 )
-from kbtui.conversations.formats.jsonl_conversation_format import JsonlRecord, _parse_jsonl_record
+from kbtui.conversations.formats.jsonl_conversation_format import (
+    JsonlRecord,
+    _parse_record_and_report_damage,
+)
 from kbtui.conversations.formats.turn_builder import TurnBuilder
 from kbtui.conversations.project_directories import remember_worktrees
 from kbtui.workspace import Workspace
@@ -608,7 +611,7 @@ def test_no_record_raises_and_each_unknown_one_is_shown(records: list[Any]) -> N
     builder = TurnBuilder()
     parser = ClaudeCodeParser(builder)
     for value in records:
-        _parse_jsonl_record(parser, JsonlRecord(0, 0, b"", value))
+        _parse_record_and_report_damage(parser, JsonlRecord(0, 0, b"", value))
     assert builder.count == len(records)
 
 

@@ -23,7 +23,9 @@ from kbtui.conversations.conversation_grep import (
     search_turns,
 )
 from kbtui.conversations.formats.conversation_format import TurnsForSearching
-from kbtui.conversations.formats.damage_tolerant_file_reader import parse_json_array
+from kbtui.conversations.formats.damage_tolerant_file_reader import (
+    parse_json_array_and_mark_damaged_elements,
+)
 from kbtui.conversations.formats.jp.jp_conversation_loader import (
     load_turns_of_jp_conversation_for_searching,
 )
@@ -77,7 +79,7 @@ _PATTERN = st.text(st.sampled_from('abAB ks"\\/.éÉKİſ\u212a{:,1'), min_size=
 def search_every_line(data: bytes, query: GrepQuery) -> list[tuple[str, int, str]]:
     """Return every matching line, by decoding all events and testing each line alone."""
     builder = JpEventParser()
-    builder.parse_elements(parse_json_array(data, []))
+    builder.parse_elements(parse_json_array_and_mark_damaged_elements(data, []))
     return [
         (EVENT_KINDS[event.kind].role, turn.number, line.removesuffix("\r"))
         for turn in builder.turns

@@ -25,7 +25,10 @@ from support import grep_answer
 
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
 from kbtui.conversations.formats import damage_tolerant_file_reader
-from kbtui.conversations.formats.damage_tolerant_file_reader import DAMAGED, parse_json_array
+from kbtui.conversations.formats.damage_tolerant_file_reader import (
+    DAMAGED,
+    parse_json_array_and_mark_damaged_elements,
+)
 from kbtui.errors import WorkspaceError
 
 
@@ -438,7 +441,7 @@ def test_what_is_whole_survives_any_cut(
     text = json.dumps(elements, indent=indent)
     end = data.draw(st.integers(0, len(text)))
     problems: list[str] = []
-    saved = parse_json_array(text[:end].encode(), problems)
+    saved = parse_json_array_and_mark_damaged_elements(text[:end].encode(), problems)
     whole = [item for item in saved if item is not DAMAGED]
     assert _same(whole, elements[: len(whole)]) or _same(whole[:-1], elements[: len(whole) - 1]), (
         "only a number can be cut and still be one"
@@ -454,9 +457,9 @@ def _same(left: object, right: object) -> bool:
 @settings(max_examples=300)
 def test_no_bytes_at_all_raise(data: bytes) -> None:
     problems: list[str] = []
-    parse_json_array(data, problems)
-    parse_json_array(b"[" + data, problems)
-    parse_json_array(b"[\n  {\n" + data + b"\n  }\n]\n", problems)
+    parse_json_array_and_mark_damaged_elements(data, problems)
+    parse_json_array_and_mark_damaged_elements(b"[" + data, problems)
+    parse_json_array_and_mark_damaged_elements(b"[\n  {\n" + data + b"\n  }\n]\n", problems)
 
 
 @given(

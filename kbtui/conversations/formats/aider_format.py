@@ -90,7 +90,7 @@ class AiderFormat(ConversationFormat):
             if not os.path.lexists(path):
                 continue
             try:
-                history = self._find_sessions_of_file(path)
+                history = self._find_sessions_or_reuse_known_ones(path)
             except WorkspaceError as error:
                 problems.append(SkippedConversationPath(Path(path), error.message, True))
                 continue
@@ -113,7 +113,7 @@ class AiderFormat(ConversationFormat):
                     )
         return found, problems
 
-    def _find_sessions_of_file(self, path: str) -> _CachedAiderSessionList:
+    def _find_sessions_or_reuse_known_ones(self, path: str) -> _CachedAiderSessionList:
         """Find the sessions in a history file.
 
         If the file has only grown since the last call, only the new text is read.
@@ -143,7 +143,7 @@ class AiderFormat(ConversationFormat):
         builder = TurnBuilder()
         problems: list[str] = []
         try:
-            text = self._read_text_of_session(info)
+            text = self._find_session_and_read_text(info)
             if info.size > MAX_SESSION_BYTES:
                 problems.append(f"only its first {MAX_SESSION_BYTES >> 20} MB are read")
             parse_aider_session_text(text, builder, info.created_at)
@@ -162,18 +162,18 @@ class AiderFormat(ConversationFormat):
         """
         return AgentCommand(("aider", "--restore-chat-history"), info.working_directory)
 
-    def _read_text_of_session(self, info: ConversationInfo) -> str:
+    def _find_session_and_read_text(self, info: ConversationInfo) -> str:
         """Read the text of a session without its first line. Raises `WorkspaceError`."""
         path = str(info.events_path)
-        history = self._find_sessions_of_file(path)
-        started, number = _parse_aider_conversation_id(info.id)
+        history = self._find_sessions_or_reuse_known_ones(path)
+        started, number = _parse_start_time_and_number_in_aider_id(info.id)
         sessions = [one for one in history.sessions if one.started == started]
         start = self._starts.get((path, info.id))
         if start is None:
             sessions = sessions[number - 1 : number]
         for session in sessions:
             if start in (None, session.start):
-                return _read_session_text(path, session, MAX_SESSION_BYTES)
+                return _read_text_in_session_range(path, session, MAX_SESSION_BYTES)
         raise WorkspaceError("the session is no longer in this file", where=path)
 
 
@@ -222,7 +222,7 @@ def _iterate_possible_history_files(workspace: Workspace) -> Iterator[tuple[str,
         yield path, project
 
 
-def _parse_aider_conversation_id(conversation_id: str) -> tuple[str, int]:
+def _parse_start_time_and_number_in_aider_id(conversation_id: str) -> tuple[str, int]:
     """Return the start time in an id, and the session's number among those with the same time."""
     match = re.fullmatch(r"(.*T\d\d-\d\d-\d\d)(?:-(\d{1,9}))?", conversation_id)
     if match is None:
@@ -248,7 +248,7 @@ def _find_sessions_in_history_file(
     for begin, end, started, has_content in _iterate_session_ranges(file, start):
         is_text = True
         if started is not None:
-            signature = _make_session_signature(file, path, begin, end)
+            signature = _make_signature_of_session_range(file, path, begin, end)
             sessions.append(_AiderSessionRange(begin, end, started, signature, has_content))
     size = min(_EDGE_BYTES, state[1])
     return _CachedAiderSessionList(state, sessions, os.pread(file, size, state[1] - size), is_text)
@@ -298,7 +298,7 @@ def _iterate_session_ranges(file: int, start: int) -> Iterator[tuple[int, int, s
         yield begin, end, started, has_content
 
 
-def _make_session_signature(file: int, path: str, start: int, end: int) -> str:
+def _make_signature_of_session_range(file: int, path: str, start: int, end: int) -> str:
     size = min(_EDGE_BYTES, end - start)
     first, last = os.pread(file, size, start), os.pread(file, size, end - size)
     return make_change_signature(path, start, end, first, last)
@@ -346,7 +346,9 @@ def _read_aider_session_facts(
 ) -> ConversationFileFacts:
     """Read the title and the size of a session; `last_at` is the time of its last event."""
     builder = TurnBuilder()
-    parse_aider_session_text(_read_session_text(path, session, _TITLE_BYTES), builder, None)
+    parse_aider_session_text(
+        _read_text_in_session_range(path, session, _TITLE_BYTES), builder, None
+    )
     requests = [
         event.text
         for turn in builder.turns
@@ -373,7 +375,7 @@ def _choose_title_from_user_requests(requests: list[str]) -> str | None:
     return make_title_from_user_request(requests[0]) if requests else None
 
 
-def _read_session_text(path: str, session: _AiderSessionRange, size: int) -> str:
+def _read_text_in_session_range(path: str, session: _AiderSessionRange, size: int) -> str:
     """Return the text of a session without its first line. Raises `WorkspaceError`."""
     with open_regular_file(path) as (file, _):
         length = min(session.end - session.start, size)
@@ -392,7 +394,7 @@ def _read_session_text(path: str, session: _AiderSessionRange, size: int) -> str
 # parsing a session
 
 
-class _AiderSection(NamedTuple):
+class _SectionOfOneSpeaker(NamedTuple):
     """Consecutive lines of one kind: `request`, `aider` or `reply`."""
 
     kind: str
@@ -401,33 +403,33 @@ class _AiderSection(NamedTuple):
 
 def parse_aider_session_text(text: str, builder: TurnBuilder, started: datetime | None) -> None:
     """Parse the text of a session, without its first line, into turns. Never raises."""
-    opening: list[_AiderSection] = []
-    for section in _split_into_sections(text):
+    opening: list[_SectionOfOneSpeaker] = []
+    for section in _split_into_sections_by_speaker(text):
         if section.kind == "request":
             builder.start_turn(None if builder.turns else started)
             builder.add_event("chat_request", "\n".join(section.lines))
             builder.count += 1
             # aider's messages at the start of a session go into the first turn, after its request.
-            _add_sections_as_events(builder, opening)
+            _add_reply_and_aider_sections_as_events(builder, opening)
             opening = []
         elif section.kind == "aider" and not builder.turns:
             opening.append(section)
         else:
             if not builder.turns:
                 builder.start_turn(started)
-                _add_sections_as_events(builder, opening)
+                _add_reply_and_aider_sections_as_events(builder, opening)
                 opening = []
-            _add_sections_as_events(builder, [section])
+            _add_reply_and_aider_sections_as_events(builder, [section])
     if opening:
         builder.start_turn(started)
-        _add_sections_as_events(builder, opening)
+        _add_reply_and_aider_sections_as_events(builder, opening)
 
 
-def _split_into_sections(text: str) -> list[_AiderSection]:
+def _split_into_sections_by_speaker(text: str) -> list[_SectionOfOneSpeaker]:
     lines = text.split("\n")
     # An editor may have removed the spaces at the ends of all lines. Then the spaces are not required.
     is_marked = re.search(r"^(?:####|>).*  \r?$", text, re.MULTILINE) is not None
-    sections: list[_AiderSection] = []
+    sections: list[_SectionOfOneSpeaker] = []
     is_after_blank = True
     for number, line in enumerate(lines):
         line = line.removesuffix("\r")
@@ -446,18 +448,20 @@ def _split_into_sections(text: str) -> list[_AiderSection]:
         elif kind == "reply" and not content.strip():
             pass
         else:
-            sections.append(_AiderSection(kind, [content]))
+            sections.append(_SectionOfOneSpeaker(kind, [content]))
         is_after_blank = not line.strip()
     return sections
 
 
-def _add_sections_as_events(builder: TurnBuilder, sections: list[_AiderSection]) -> None:
+def _add_reply_and_aider_sections_as_events(
+    builder: TurnBuilder, sections: list[_SectionOfOneSpeaker]
+) -> None:
     for section in sections:
         if section.kind == "reply":
             builder.add_event("message", "\n".join(section.lines).strip("\n"))
             builder.count += 1
             continue
-        if (used := _sum_reported_tokens(section.lines)) is not None:
+        if (used := _sum_tokens_in_aider_reports(section.lines)) is not None:
             builder.add_token_usage(used)
         pending: list[str] = []
         for line in section.lines:
@@ -489,7 +493,7 @@ def _add_question_and_answer(builder: TurnBuilder, question: str, answer: str) -
     request.result, response.request = response, request
 
 
-def _sum_reported_tokens(lines: list[str]) -> TokenUsage | None:
+def _sum_tokens_in_aider_reports(lines: list[str]) -> TokenUsage | None:
     """Add up the tokens in aider's reports, such as `Tokens: 2.1k sent, 300 received`.
 
     Returns None if there are no reports.
@@ -497,7 +501,7 @@ def _sum_reported_tokens(lines: list[str]) -> TokenUsage | None:
     totals: dict[str, int] = {}
     for report in filter(None, map(_TOKENS.match, lines)):
         for number, unit, name in _TOKEN_COUNT.findall(report[1]):
-            totals[name] = totals.get(name, 0) + _parse_token_count(number, unit)
+            totals[name] = totals.get(name, 0) + _parse_abbreviated_token_count(number, unit)
     if not totals:
         return None
     sent, received = totals.get("sent", 0), totals.get("received", 0)
@@ -512,7 +516,7 @@ def _sum_reported_tokens(lines: list[str]) -> TokenUsage | None:
     )
 
 
-def _parse_token_count(number: str, unit: str) -> int:
+def _parse_abbreviated_token_count(number: str, unit: str) -> int:
     try:
         return round(float(number.replace(",", "")) * {"": 1, "k": 1000, "M": 1_000_000}[unit])
     except (ValueError, OverflowError):

@@ -223,7 +223,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
                 yield (
                     path,
                     *self._make_subagent_name_and_parent_id(
-                        _read_first_text_value_of_key(path, "sessionId"), match[1]
+                        _find_first_text_under_key_in_records(path, "sessionId"), match[1]
                     ),
                 )
             elif _SESSION_NAME.fullmatch(stem) and not stem.startswith("agent-"):
@@ -398,16 +398,16 @@ def _iterate_subagent_files(directory: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_working_directory(path: str) -> str | None:
-    directory = _read_first_text_value_of_key(path, "cwd")
+    directory = _find_first_text_under_key_in_records(path, "cwd")
     return directory if directory is not None and directory.startswith("/") else None
 
 
-def _read_first_text_value_of_key(path: str, key: str) -> str | None:
+def _find_first_text_under_key_in_records(path: str, key: str) -> str | None:
     """Return the first non-empty string that a file's records contain under `key`, or None.
 
     Reads as little of the file as possible.
     """
-    text = next(_iterate_text_values_of_key(path, _HEAD_BYTES, key), None)
+    text = next(_iterate_texts_under_key_in_first_records(path, _HEAD_BYTES, key), None)
     if text is not None:
         return text
     with suppress(WorkspaceError):
@@ -417,10 +417,10 @@ def _read_first_text_value_of_key(path: str, key: str) -> str | None:
         if match := re.match(_LEADING_VALUE % key.encode(), head.rpartition(b"\n")[2], re.DOTALL):
             with suppress(ValueError):
                 return str(orjson.loads(match[1]))
-    return next(_iterate_text_values_of_key(path, _LONG_HEAD_BYTES, key), None)
+    return next(_iterate_texts_under_key_in_first_records(path, _LONG_HEAD_BYTES, key), None)
 
 
-def _iterate_text_values_of_key(path: str, length: int, key: str) -> Iterator[str]:
+def _iterate_texts_under_key_in_first_records(path: str, length: int, key: str) -> Iterator[str]:
     for record in iterate_first_jsonl_records(path, length, key):
         if type(text := record[key]) is str and text:
             yield text
@@ -641,9 +641,9 @@ class ClaudeCodeParser(JsonlConversationParser):
                 if type(block) is dict and block.get("type") == "tool_result":
                     self._parse_tool_result(record, block, time)
                 elif text := _format_content_block(block).strip():
-                    self.builder.add_event("notice", _strip_notice_tags(text), time)
+                    self.builder.add_event("notice", _format_agent_notice_without_tags(text), time)
         elif text := _format_message_content(content).strip():
-            self.builder.add_event("notice", _strip_notice_tags(text), time)
+            self.builder.add_event("notice", _format_agent_notice_without_tags(text), time)
 
     def _mark_rewound_turns(self, record: dict[str, Any]) -> None:
         """Mark turns as rewound if the user left them behind by going back to an earlier turn."""
@@ -680,7 +680,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             if patch := _format_patch_of_tool_result(details):
                 event.text = f"{event.text}\n\n{patch}" if event.text else patch
             event.metadata = _extract_subagent_id_and_answers(details)
-            event.outcome = _summarize_tool_result(details)
+            event.outcome = _format_tool_result_summary_as_in_claude_code(details)
 
     def _parse_assistant_record(self, record: dict[str, Any], time: datetime | None) -> None:
         message = record["message"]
@@ -723,7 +723,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             name = f"system {kind}" if type(kind) is str else "system"
             self.builder.add_unknown_event(name, record, time)
         elif text.strip():
-            self.builder.add_event("notice", _strip_notice_tags(text), time)
+            self.builder.add_event("notice", _format_agent_notice_without_tags(text), time)
 
     def _add_token_usage(self, message: dict[str, Any], model: str | None) -> None:
         """Add the tokens of a message.
@@ -765,7 +765,7 @@ def _extract_subagent_id_and_answers(details: dict[str, Any]) -> dict[str, Any] 
     return metadata or None
 
 
-def _summarize_tool_result(details: dict[str, Any]) -> str | None:
+def _format_tool_result_summary_as_in_claude_code(details: dict[str, Any]) -> str | None:
     """Return the line that Claude Code shows as the summary of a result; None if it shows none."""
 
     def get_nonnegative_number(key: str) -> float | None:
@@ -817,7 +817,7 @@ def _format_duration(seconds: float) -> str:
     return f"{minutes}m {rest}s" if minutes else f"{rest}s"
 
 
-def _strip_notice_tags(text: str) -> str:
+def _format_agent_notice_without_tags(text: str) -> str:
     """Return an agent's notice without its tags."""
     if text.startswith("<task-notification>"):
         summary = re.search(_TAG.format("summary"), text)

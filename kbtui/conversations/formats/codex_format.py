@@ -390,7 +390,7 @@ def _read_session_head(path: str) -> _CodexSessionHead:
         if directory is None:
             directory = _find_working_directory_in_user_messages(file, min(size, HEAD_BYTES))
     forked_from = meta.get("forked_from_id")
-    parent, is_summarizer = _find_parent_session_id(meta)
+    parent, is_summarizer = _get_parent_id_and_whether_session_only_summarizes(meta)
     return _CodexSessionHead(
         uuid,
         directory,
@@ -424,7 +424,9 @@ def _find_working_directory_in_user_messages(file: int, end: int) -> str | None:
     return None
 
 
-def _find_parent_session_id(meta: dict[str, Any]) -> tuple[str | None, bool]:
+def _get_parent_id_and_whether_session_only_summarizes(
+    meta: dict[str, Any],
+) -> tuple[str | None, bool]:
     """Return the id of a session's parent, and whether Codex used the session only to summarize.
 
     The id is None if the session has no parent.
@@ -458,7 +460,7 @@ def _read_first_user_request(path: str) -> str:
     return ""
 
 
-class _UnattributedMessage(NamedTuple):
+class _MessageOfUnknownAuthor(NamedTuple):
     """A message with the role `user`. Whether a person or Codex wrote it is not yet known."""
 
     text: str
@@ -474,7 +476,7 @@ class CodexParser(JsonlConversationParser):
         super().__init__(builder)
         state = state or {}
         self._has_user_events: bool = state.get("has_user_events", False)
-        self._unclear = [_UnattributedMessage(*one) for one in state.get("unclear", ())]
+        self._unclear = [_MessageOfUnknownAuthor(*one) for one in state.get("unclear", ())]
         self._echo: str | None = state.get("echo")
         self._seen: Counter[tuple[str, str, str]] = Counter(
             {(kind, text, source): count for kind, text, source, count in state.get("seen", ())}
@@ -504,7 +506,7 @@ class CodexParser(JsonlConversationParser):
         The file can repeat a text or a call. The state contains the last texts and calls, so that
         the next parser recognizes when they are repeated.
         """
-        self._remove_unattributed_messages()
+        self._remove_events_of_messages_of_unknown_author()
         return {
             "model": self.builder.model,
             "counters": self._counters,
@@ -577,7 +579,7 @@ class CodexParser(JsonlConversationParser):
         elif kind == "item_completed" and _is_plan_item(payload.get("item")):
             plan = payload["item"]["text"]
             if not any(plan.strip() in reply for reply in self._replies):
-                self._add_answer_event("message", plan, time)
+                self._add_event_and_mark_turn_as_answered("message", plan, time)
         elif kind == "web_search_end":
             self._add_web_search(payload, "event", time)
         elif kind == "image_generation_end":
@@ -595,18 +597,23 @@ class CodexParser(JsonlConversationParser):
             *map(_format_image_placeholder, _list_text_values(payload.get("local_images"))),
         ]
         self._has_user_events = True
-        self._remove_unattributed_messages()
+        self._remove_events_of_messages_of_unknown_author()
         unclear, self._unclear = self._unclear, []
         echo = next(
-            (one for one in reversed(unclear) if _contains_user_request_text(one.text, text)), None
+            (
+                one
+                for one in reversed(unclear)
+                if _history_text_contains_typed_request(one.text, text)
+            ),
+            None,
         )
         if echo is not None:
             unclear = [one for one in unclear if one is not echo]
             images = images or echo.images
         self._echo = None if echo is not None else text
-        self._start_turn(text, images, [one.text for one in unclear], time)
+        self._start_turn_with_request(text, images, [one.text for one in unclear], time)
 
-    def _start_turn(
+    def _start_turn_with_request(
         self, text: str, images: list[str], contexts: list[str], time: datetime | None
     ) -> None:
         context, text = split_ide_context(text)
@@ -678,7 +685,7 @@ class CodexParser(JsonlConversationParser):
     ) -> None:
         kind = payload.get("type")
         if kind in _MODEL_OUTPUT or (kind == "message" and payload.get("role") == "assistant"):
-            self._make_requests_of_unattributed_messages()
+            self._convert_messages_of_unknown_author_to_requests()
         if kind == "message":
             self._add_message(payload, record, time)
         elif kind == "reasoning":
@@ -716,11 +723,11 @@ class CodexParser(JsonlConversationParser):
         if role == "assistant":
             self._add_reply("\n".join([text, *images]) if images else text, "item", time)
         elif role == "user":
-            self._classify_user_role_message(text, images, payload is record, time)
+            self._add_or_postpone_user_role_message(text, images, payload is record, time)
         elif role not in {"developer", "system"}:
             self.builder.add_unknown_event(f"message of {role}", record, time)
 
-    def _classify_user_role_message(
+    def _add_or_postpone_user_role_message(
         self, text: str, images: list[str], is_bare: bool, time: datetime | None
     ) -> None:
         if _INSTRUCTIONS.match(text):
@@ -729,14 +736,14 @@ class CodexParser(JsonlConversationParser):
             self.builder.add_unknown_event(injected[1], {"text": text}, time)
         elif is_bare:
             # The oldest versions write no events.
-            self._start_turn(text, images, [], time)
-        elif self._echo is not None and _contains_user_request_text(text, self._echo):
+            self._start_turn_with_request(text, images, [], time)
+        elif self._echo is not None and _history_text_contains_typed_request(text, self._echo):
             self._echo = None
         else:
             event = self.builder.add_unknown_event("user message", {"text": text}, time)
-            self._unclear.append(_UnattributedMessage(text, images, event, time))
+            self._unclear.append(_MessageOfUnknownAuthor(text, images, event, time))
 
-    def _remove_unattributed_messages(self) -> None:
+    def _remove_events_of_messages_of_unknown_author(self) -> None:
         """Remove the events of all messages whose author is not yet known."""
         builder = self.builder
         events = builder.turns[-1].events if builder.turns else builder.leading
@@ -744,16 +751,16 @@ class CodexParser(JsonlConversationParser):
         events[:] = [event for event in events if id(event) not in taken]
         self._unclear = [one._replace(event=None) for one in self._unclear]
 
-    def _make_requests_of_unattributed_messages(self) -> None:
+    def _convert_messages_of_unknown_author_to_requests(self) -> None:
         """Convert the messages whose author is not yet known into requests.
 
         If the file has separate events for requests, these messages stay events of an unknown kind.
         """
         unclear = self._unclear
         if unclear and not self._has_user_events:
-            self._remove_unattributed_messages()
+            self._remove_events_of_messages_of_unknown_author()
             for one in unclear:
-                self._start_turn(one.text, one.images, [], one.time)
+                self._start_turn_with_request(one.text, one.images, [], one.time)
         self._unclear = []
 
     def _set_model(self, model: Any) -> None:
@@ -761,7 +768,9 @@ class CodexParser(JsonlConversationParser):
             # The request precedes the record that says which model answers it.
             self.builder.set_model(model, is_before_answer=not self._has_answer)
 
-    def _add_answer_event(self, kind: str, text: str, time: datetime | None) -> None:
+    def _add_event_and_mark_turn_as_answered(
+        self, kind: str, text: str, time: datetime | None
+    ) -> None:
         self._has_answer = True
         self.builder.add_event(kind, text, time)
 
@@ -769,11 +778,11 @@ class CodexParser(JsonlConversationParser):
         shown = _HIDDEN_MARKUP.sub("", text).strip()
         if not self._is_repeated_text("message", shown, source) and text.strip():
             self._replies.append(text)
-            self._add_answer_event("message", text, time)
+            self._add_event_and_mark_turn_as_answered("message", text, time)
 
     def _add_reasoning(self, text: str, source: str, time: datetime | None) -> None:
         if not self._is_repeated_text("reasoning", text.strip(), source) and text.strip():
-            self._add_answer_event("reasoning", text, time)
+            self._add_event_and_mark_turn_as_answered("reasoning", text, time)
 
     def _is_repeated_text(self, kind: str, text: str, source: str) -> bool:
         """Return whether the other copy of this text was already read.
@@ -898,7 +907,7 @@ def _is_user_request_text(text: str) -> bool:
     return not _INSTRUCTIONS.match(text) and not _INJECTED.match(text)
 
 
-def _contains_user_request_text(text: str, typed: str) -> bool:
+def _history_text_contains_typed_request(text: str, typed: str) -> bool:
     # In the history, a request has tags around images, and may include the text of files that it mentions.
     return typed.strip() in text
 

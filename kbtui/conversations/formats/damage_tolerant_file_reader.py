@@ -78,7 +78,7 @@ def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
-            file = os.open(_resolve_link_inside_root(path), _FLAGS)
+            file = os.open(_resolve_link_inside_conversations_directory(path), _FLAGS)
         try:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
@@ -109,7 +109,7 @@ def _ensure_size_within_limit(path: str, size: int, max_bytes: int | None) -> in
     return size
 
 
-def _resolve_link_inside_root(path: str) -> str:
+def _resolve_link_inside_conversations_directory(path: str) -> str:
     """Return a link's target.
 
     Raises `WorkspaceError` if the target is outside the directory two levels above the link.
@@ -167,13 +167,13 @@ def hash_file_until_resume_point(file: int, resume_point: ParsingResumePoint) ->
     return digest if digest.hexdigest() == resume_point.digest else None
 
 
-class HarmlessFileProblem(str):
+class FileProblemWithoutDataLoss(str):
     """A file problem that does not cause any loss of data."""
 
     __slots__ = ()
 
 
-def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
+def parse_json_object_leniently(data: bytes, problems: list[str]) -> dict[str, Any]:
     """Parse one JSON object. Problems that lose no data are appended to `problems`.
 
     Any other problem raises `ValueError`. The text of the error becomes part of a message for the
@@ -221,7 +221,7 @@ def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
             yield from _read_json_array_in_blocks(file, size, problems)
             return
         data = FileIO(file, closefd=False).readall()
-    yield parse_json_array(data, problems)
+    yield parse_json_array_and_mark_damaged_elements(data, problems)
 
 
 def has_jp_array_ending(data: bytes) -> bool:
@@ -256,16 +256,18 @@ def _read_json_array_in_blocks(file: int, size: int, problems: list[str]) -> Ite
         cut = pending.rfind(SEPARATOR)
         if cut >= 0:
             cut += len(b"\n  }")
-            elements = parse_json_array(b"[%b]" % pending[:cut], problems, count, more=True)
+            elements = parse_json_array_and_mark_damaged_elements(
+                b"[%b]" % pending[:cut], problems, count, more=True
+            )
             count += len(elements)
             yield elements
             pending = pending[cut + 1 :]
     if pending:
         rest = pending.removesuffix(b"\n").removesuffix(b"]")
-        yield parse_json_array(b"[%b]" % rest, problems, count)
+        yield parse_json_array_and_mark_damaged_elements(b"[%b]" % rest, problems, count)
 
 
-def parse_json_array(
+def parse_json_array_and_mark_damaged_elements(
     data: bytes, problems: list[str], first: int = 0, more: bool = False
 ) -> list[Any]:
     """Return the elements of an array, or of a block of adjacent array elements.
@@ -310,7 +312,7 @@ def _recover_array_elements(
         is_end = text[position] == "]"
         if commas > (is_whole and not is_end):
             where = f"after element {number - 1}" if number > first else "before the first element"
-            problems.append(HarmlessFileProblem(f"there is an extra comma {where}"))
+            problems.append(FileProblemWithoutDataLoss(f"there is an extra comma {where}"))
         if is_end:
             if text[position + 1 :].strip():
                 problems.append("there is extra data after the end of the array")
@@ -321,10 +323,11 @@ def _recover_array_elements(
             yield _replace_surrogates(value, found)
             if is_whole and not commas:
                 problems.append(
-                    HarmlessFileProblem(f"a comma is missing after element {number - 1}")
+                    FileProblemWithoutDataLoss(f"a comma is missing after element {number - 1}")
                 )
             problems += [
-                HarmlessFileProblem(f"element {number} has {what}") for what in dict.fromkeys(found)
+                FileProblemWithoutDataLoss(f"element {number} has {what}")
+                for what in dict.fromkeys(found)
             ]
             is_whole = True
         except (ValueError, RecursionError) as error:
@@ -351,7 +354,7 @@ def _decode_utf8_and_report_problems(data: bytes, problems: list[str]) -> str:
     replaced = text.count("\ufffd") - data.count("\ufffd".encode())
     if replaced:
         count = format_counted_noun(replaced, "place is", "places are")
-        problems.append(HarmlessFileProblem(f"{count} not UTF-8 and shown as \ufffd"))
+        problems.append(FileProblemWithoutDataLoss(f"{count} not UTF-8 and shown as \ufffd"))
     return text
 
 

@@ -142,7 +142,7 @@ class GeminiCliFormat(ConversationFormat):
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a conversation. Never raises; errors are in `problems` of the result."""
         replay = _replay_session_file(info)
-        builder, compactions = _build_turns(replay)
+        builder, compactions = _parse_replayed_messages_into_turns(replay)
         return builder.make_conversation(info, replay.problems, compactions, builder.count)
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
@@ -196,7 +196,9 @@ class GeminiCliFormat(ConversationFormat):
             )
             other = found.get(conversation_id)
             if other is not None:
-                newer, older = sorted((session, other), key=_get_session_recency_key, reverse=True)
+                newer, older = sorted(
+                    (session, other), key=_get_key_preferring_jsonl_and_newer_sessions, reverse=True
+                )
                 session = newer
                 # Gemini CLI itself copies a `.json` to a `.jsonl` when it resumes a session.
                 if older.path.endswith(".jsonl") or newer.path != f"{older.path}l":
@@ -227,7 +229,7 @@ class _GeminiSessionFile(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _GeminiHistoryEntry:
+class _GeminiMessageOrCompaction:
     """A message, an unknown record or a compaction in a session's history; `kind` says which.
 
     A compaction replaces all messages up to the message `last`. `is_undone` says that Gemini CLI
@@ -238,7 +240,7 @@ class _GeminiHistoryEntry:
     record: dict[str, Any]
     is_rewound: bool = False
     is_undone: bool = False
-    last: _GeminiHistoryEntry | None = None
+    last: _GeminiMessageOrCompaction | None = None
 
 
 def find_gemini_directory() -> str:
@@ -338,7 +340,9 @@ def _make_gemini_conversation_id(session_id: str) -> str:
     return ID_PREFIX + re.sub(r"[^0-9A-Za-z._-]", "_", session_id)[:100]
 
 
-def _get_session_recency_key(session: StoredSession) -> tuple[bool, datetime, str]:
+def _get_key_preferring_jsonl_and_newer_sessions(
+    session: StoredSession,
+) -> tuple[bool, datetime, str]:
     return session.path.endswith(".jsonl"), session.updated_at, session.path
 
 
@@ -368,7 +372,7 @@ def _find_first_user_request(replay: _ReplayedSession) -> str:
     for message in replay.messages:
         if message.record.get("type") == "user":
             try:
-                text = _split_typed_and_sent_request(message.record)[0]
+                text = _get_typed_and_sent_request_texts(message.record)[0]
             except READ_ERRORS:
                 continue
             if text.strip() and not _INSTRUCTIONS.match(text) and not _SUMMARY.match(text):
@@ -381,9 +385,9 @@ class _ReplayedSession:
 
     def __init__(self) -> None:
         self.metadata: dict[str, Any] = {}
-        self.messages: list[_GeminiHistoryEntry] = []
+        self.messages: list[_GeminiMessageOrCompaction] = []
         self.problems: list[str] = []
-        self._by_id: dict[str, _GeminiHistoryEntry] = {}
+        self._by_id: dict[str, _GeminiMessageOrCompaction] = {}
 
     def add_problem(self, problem: str) -> None:
         """Add the description of a part of the session that cannot be read."""
@@ -402,7 +406,7 @@ class _ReplayedSession:
         elif "sessionId" in record:
             self._update_metadata_and_messages(record)
         else:
-            self.messages.append(_GeminiHistoryEntry("unknown", record))
+            self.messages.append(_GeminiMessageOrCompaction("unknown", record))
 
     def _update_metadata_and_messages(self, values: dict[str, Any]) -> None:
         self.metadata |= {name: value for name, value in values.items() if name != "messages"}
@@ -415,7 +419,7 @@ class _ReplayedSession:
         if known is not None and not known.is_rewound:
             known.record, known.is_undone = record, False
         else:
-            self._by_id[record["id"]] = message = _GeminiHistoryEntry("message", record)
+            self._by_id[record["id"]] = message = _GeminiMessageOrCompaction("message", record)
             self.messages.insert(position, message)
 
     def _mark_messages_rewound(self, message_id: str) -> None:
@@ -448,27 +452,29 @@ class _ReplayedSession:
         position = len(self.messages)
         for record in reversed(records):
             if type(record) is not dict or type(record.get("id")) is not str:
-                self.messages.insert(position, _GeminiHistoryEntry("unknown", {"message": record}))
+                self.messages.insert(
+                    position, _GeminiMessageOrCompaction("unknown", {"message": record})
+                )
                 continue
             kept.add(record["id"])
             known = self._by_id.get(record["id"])
             if known is not None and not known.is_rewound:
                 position = positions.get(id(known), position)
                 known.is_undone = False
-            elif (text := _find_compression_summary(record)) is not None:
+            elif (text := _get_compression_summary_in_user_message(record)) is not None:
                 summary = text
             else:
                 self._add_message(record, position)
         hidden = [one for one in seen if one.record["id"] not in kept]
         if summary is not None and hidden:
             record = {"timestamp": time, "text": summary}
-            self.messages.append(_GeminiHistoryEntry("compaction", record, last=hidden[-1]))
+            self.messages.append(_GeminiMessageOrCompaction("compaction", record, last=hidden[-1]))
         elif summary is None and hidden and hidden == seen[-len(hidden) :]:
             for message in hidden:
                 message.is_undone = True
 
 
-def _find_compression_summary(record: dict[str, Any]) -> str | None:
+def _get_compression_summary_in_user_message(record: dict[str, Any]) -> str | None:
     """Return the summary of the history that a user message contains, or None if it contains none."""
     if record.get("type") != "user":
         return None
@@ -523,7 +529,7 @@ def _replay_readable_records(path: str) -> _ReplayedSession:
         if type(message) is dict and type(message.get("id")) is str:
             replay.apply_record(message)
         else:
-            replay.messages.append(_GeminiHistoryEntry("unknown", {"message": message}))
+            replay.messages.append(_GeminiMessageOrCompaction("unknown", {"message": message}))
     return replay
 
 
@@ -559,7 +565,9 @@ def _recover_damaged_session(text: str) -> dict[str, Any]:
     return value
 
 
-def _build_turns(replay: _ReplayedSession) -> tuple[TurnBuilder, list[ConversationCompaction]]:
+def _parse_replayed_messages_into_turns(
+    replay: _ReplayedSession,
+) -> tuple[TurnBuilder, list[ConversationCompaction]]:
     builder = TurnBuilder()
     compactions = []
     turns: dict[int, int] = {}
@@ -609,7 +617,7 @@ class GeminiMessageParser:
         self._counted_ids: set[Any] = set()
         """The ids of messages whose tokens have been counted. A file can contain the same message twice."""
 
-    def parse_message(self, message: _GeminiHistoryEntry) -> None:
+    def parse_message(self, message: _GeminiMessageOrCompaction) -> None:
         """Parse the next message.
 
         May raise any exception if a value in the message has the wrong type.
@@ -627,7 +635,9 @@ class GeminiMessageParser:
         else:
             self.builder.add_unknown_event(str(kind), record, time)
 
-    def _parse_user_message(self, message: _GeminiHistoryEntry, time: datetime | None) -> None:
+    def _parse_user_message(
+        self, message: _GeminiMessageOrCompaction, time: datetime | None
+    ) -> None:
         record = message.record
         parts = _group_message_parts_by_kind(record.get("content"))
         if parts.responses and not parts.text:
@@ -642,7 +652,7 @@ class GeminiMessageParser:
             return
         if _INSTRUCTIONS.match(parts.text) or _SUMMARY.match(parts.text):
             return
-        text, context = _split_typed_and_sent_request(record)
+        text, context = _get_typed_and_sent_request_texts(record)
         turn = self.builder.start_turn(time)
         turn.is_rewound = message.is_rewound or message.is_undone
         self._has_answer = False
@@ -746,7 +756,7 @@ def _group_message_parts_by_kind(content: Any) -> _GeminiMessageContent:
     return found._replace(text="\n".join([*([text] if text else []), *files]))
 
 
-def _split_typed_and_sent_request(record: dict[str, Any]) -> tuple[str, str | None]:
+def _get_typed_and_sent_request_texts(record: dict[str, Any]) -> tuple[str, str | None]:
     """Return the text that the user wrote, and the text that the model received.
 
     The second text is None if both are equal.

@@ -109,7 +109,7 @@ def iterate_jsonl_records(
                 yield JsonlRecord(at, at + size, b"", None, too_long, empty_lines)
                 empty_lines = 0
             elif line.strip():
-                yield _parse_jsonl_line(at, line, b"\n", empty_lines)
+                yield _make_record_of_jsonl_line(at, line, b"\n", empty_lines)
                 empty_lines = 0
             else:
                 empty_lines += 1
@@ -121,7 +121,7 @@ def iterate_jsonl_records(
     if skipped:
         yield JsonlRecord(at, at + skipped + len(rest), b"", None, too_long, empty_lines)
     elif rest.strip():
-        record = _parse_jsonl_line(at, rest, b"", empty_lines)
+        record = _make_record_of_jsonl_line(at, rest, b"", empty_lines)
         if record.problem is None and type(record.value) is dict:
             yield record
         elif position == (state := os.fstat(file)).st_size and (
@@ -130,7 +130,9 @@ def iterate_jsonl_records(
             yield record._replace(problem="is incomplete: the file ends in the middle of it")
 
 
-def _parse_jsonl_line(start: int, line: bytes, line_end: bytes, empty_lines: int) -> JsonlRecord:
+def _make_record_of_jsonl_line(
+    start: int, line: bytes, line_end: bytes, empty_lines: int
+) -> JsonlRecord:
     end = start + len(line) + len(line_end)
     try:
         value = parse_json_with_bad_encoding(line)
@@ -342,7 +344,7 @@ class JsonlConversationFormat(ConversationFormat):
                 if record.start - before.offset >= size and builder.turns:
                     is_last = False
                     break
-            _parse_jsonl_record(parser, record)
+            _parse_record_and_report_damage(parser, record)
             digest.update(record.line)
         if parser.needs_earlier_turns or any(
             event.kind == "tool_call_response" and event.call_id in waiting
@@ -376,7 +378,7 @@ class JsonlConversationFormat(ConversationFormat):
             with open_regular_file(str(info.events_path)) as (file, _):
                 for record in iterate_jsonl_records(file, 0, size):
                     parser.builder.count += record.empty_lines
-                    _parse_jsonl_record(parser, record)
+                    _parse_record_and_report_damage(parser, record)
         except WorkspaceError as error:
             return parser, error.message
         return parser, None
@@ -402,7 +404,7 @@ def _can_resume_reading_in_turn(parser: JsonlConversationParser) -> bool:
     )
 
 
-def _parse_jsonl_record(parser: JsonlConversationParser, record: JsonlRecord) -> None:
+def _parse_record_and_report_damage(parser: JsonlConversationParser, record: JsonlRecord) -> None:
     """Parse a record. A damaged record is reported as a problem.
 
     A damaged object also becomes an unknown event.

@@ -27,7 +27,7 @@ _NAME = re.compile(r"([0-9a-f]{64})\.jsonl?\.gz")
 _BLOCK_BYTES = 1 << 20
 
 
-def compress_and_hash_file(file: int, size: int) -> tuple[bytes, str]:
+def compress_file_in_memory_and_hash(file: int, size: int) -> tuple[bytes, str]:
     """Compress the first `size` bytes of an open file; also return the SHA-256 of these bytes.
 
     Raises `WorkspaceError` if the file has fewer bytes, and `OSError` if it cannot be read.

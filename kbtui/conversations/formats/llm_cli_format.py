@@ -36,7 +36,7 @@ from kbtui.conversations.formats.conversation_format import (
 )
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
-    extract_agents_own_id_from_conversation_id,
+    convert_conversation_id_to_id_used_by_agent,
     make_change_signature,
     make_conversation_id,
     make_title_from_user_request,
@@ -140,7 +140,7 @@ class LlmCliFormat(ConversationFormat):
                 make_change_signature(path, *row),
                 parse_timestamp(row.first) or modified,
                 parse_timestamp(row.last) or modified,
-                partial(_read_conversation_facts_from_database, path, row),
+                partial(_read_conversation_title_and_size_from_database, path, row),
             )
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
@@ -151,7 +151,7 @@ class LlmCliFormat(ConversationFormat):
         """Load a conversation. Never raises; errors are in `problems` of the result."""
         builder = TurnBuilder()
         problems: list[str] = []
-        own_id = extract_agents_own_id_from_conversation_id(self.id_prefix, info.id)
+        own_id = convert_conversation_id_to_id_used_by_agent(self.id_prefix, info.id)
         try:
             with open_database(str(info.events_path)) as database:
                 _LlmConversationReader(database, builder).read_conversation(own_id)
@@ -161,7 +161,7 @@ class LlmCliFormat(ConversationFormat):
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command `llm chat --conversation …`, which resumes the conversation."""
-        own_id = extract_agents_own_id_from_conversation_id(self.id_prefix, info.id)
+        own_id = convert_conversation_id_to_id_used_by_agent(self.id_prefix, info.id)
         words = ("llm", "chat", "--conversation", own_id)
         return AgentCommand(words, info.working_directory or paths.get_user_home())
 
@@ -212,12 +212,12 @@ def _read_conversation_rows(path: str) -> list[_LlmConversationRecord]:
                     continue
                 new = _LlmConversationRecord(row[0], get_text_or_none(row[1]), *row[2:])
                 rows[new.id] = (
-                    _merge_conversation_rows(rows[new.id], new) if new.id in rows else new
+                    _merge_rows_of_old_and_new_schema(rows[new.id], new) if new.id in rows else new
                 )
     return list(rows.values())
 
 
-def _merge_conversation_rows(
+def _merge_rows_of_old_and_new_schema(
     old: _LlmConversationRecord, new: _LlmConversationRecord
 ) -> _LlmConversationRecord:
     """Merge the two rows of a conversation.
@@ -234,7 +234,7 @@ def _merge_conversation_rows(
     )
 
 
-def _read_conversation_facts_from_database(
+def _read_conversation_title_and_size_from_database(
     path: str, row: _LlmConversationRecord
 ) -> ConversationFileFacts:
     """Return the size and the title of a conversation."""
@@ -279,11 +279,13 @@ class _LlmConversationReader:
         for row, is_turn in _iterate_responses(self._database, own_id):
             try:
                 if is_turn:
-                    self._read_turn_row(row)
+                    self._read_row_of_turns_table(row)
                 else:
-                    self._read_response_row(row)
+                    self._read_row_of_responses_table(row)
             except READ_ERRORS:
-                builder.add_unreadable_record("response", _convert_row_to_object(row))
+                builder.add_unreadable_record(
+                    "response", _convert_row_to_object_with_bytes_as_text(row)
+                )
             builder.count += 1
 
     def _has_table_columns(self, table: str, *names: str) -> bool:
@@ -300,7 +302,7 @@ class _LlmConversationReader:
 
     # up to version 0.31
 
-    def _read_response_row(self, row: sqlite3.Row) -> None:
+    def _read_row_of_responses_table(self, row: sqlite3.Row) -> None:
         """Read a row of the table `responses`: a prompt and its response."""
         builder = self._builder
         time = parse_timestamp(row["datetime_utc"])
@@ -387,7 +389,7 @@ class _LlmConversationReader:
 
     # since version 0.32
 
-    def _read_turn_row(self, row: sqlite3.Row) -> None:
+    def _read_row_of_turns_table(self, row: sqlite3.Row) -> None:
         """Read a row of the table `turns`, and the messages that the row refers to."""
         builder = self._builder
         time = parse_timestamp(row["datetime_utc"])
@@ -402,7 +404,7 @@ class _LlmConversationReader:
                 lines = []
                 self._read_model_answer(message, "message", time)
             else:
-                lines += self._read_user_request_message(message, time)
+                lines += self._read_request_lines_and_add_tool_results(message, time)
         self._start_turn_for_request(lines, row, time)
         self._set_model(row)
         self._add_token_usage(row)
@@ -450,7 +452,9 @@ class _LlmConversationReader:
             parts.append({**part, "type": row["type"]})
         return parts
 
-    def _read_user_request_message(self, message: sqlite3.Row, time: datetime | None) -> list[str]:
+    def _read_request_lines_and_add_tool_results(
+        self, message: sqlite3.Row, time: datetime | None
+    ) -> list[str]:
         """Return the lines of the request in a message.
 
         If the message also contains tool results, they are added to the turn.
@@ -463,12 +467,14 @@ class _LlmConversationReader:
                 lines.append(f"[system: {text}]" if message["role"] == "system" else text)
             elif kind == "attachment":
                 lines.append(
-                    self._format_attachment_placeholder(_get_attachment_id(part.get("attachment")))
+                    self._format_attachment_placeholder(
+                        _get_attachment_id_of_reference(part.get("attachment"))
+                    )
                 )
             elif kind == "tool_result":
                 self._read_tool_result_part(part, time)
             else:
-                self._builder.add_unknown_event(_get_part_type(kind), part, time)
+                self._builder.add_unknown_event(_get_part_type_or_default(kind), part, time)
         return lines
 
     def _read_answer_part(self, part: dict[str, Any], kind: str, time: datetime | None) -> None:
@@ -486,10 +492,10 @@ class _LlmConversationReader:
         elif part["type"] == "tool_result":
             self._read_tool_result_part(part, time)
         elif part["type"] == "attachment":
-            reference = _get_attachment_id(part.get("attachment"))
+            reference = _get_attachment_id_of_reference(part.get("attachment"))
             builder.add_event("message", self._format_attachment_placeholder(reference), time)
         else:
-            builder.add_unknown_event(_get_part_type(part["type"]), part, time)
+            builder.add_unknown_event(_get_part_type_or_default(part["type"]), part, time)
 
     def _read_tool_result_part(self, part: dict[str, Any], time: datetime | None) -> None:
         attachments = part.get("attachments")
@@ -499,7 +505,10 @@ class _LlmConversationReader:
             part.get("name"),
             part.get("output"),
             part.get("exception"),
-            [self._format_attachment_placeholder(_get_attachment_id(one)) for one in references],
+            [
+                self._format_attachment_placeholder(_get_attachment_id_of_reference(one))
+                for one in references
+            ],
             time,
         )
 
@@ -600,11 +609,11 @@ def _format_fragment_placeholder(row: sqlite3.Row) -> str:
     return f"[fragment: {name}, {format_counted_noun(row['size'], 'character')}]"
 
 
-def _get_attachment_id(value: Any) -> str | None:
+def _get_attachment_id_of_reference(value: Any) -> str | None:
     return get_text_or_none(value.get("id")) if type(value) is dict else None
 
 
-def _get_part_type(value: Any) -> str:
+def _get_part_type_or_default(value: Any) -> str:
     return get_text_or_none(value) or "part"
 
 
@@ -618,7 +627,7 @@ def _parse_json_or_keep_value(value: Any) -> Any:
         return value
 
 
-def _convert_row_to_object(row: sqlite3.Row) -> dict[str, Any]:
+def _convert_row_to_object_with_bytes_as_text(row: sqlite3.Row) -> dict[str, Any]:
     """Return a row as an object, with bytes decoded as text."""
     return {
         key: value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -38,8 +38,8 @@ from kbtui.conversations.formats.damage_tolerant_file_reader import read_file
 from kbtui.conversations.formats.stored_session import (
     SessionFileCache,
     StoredSession,
+    convert_conversation_id_to_id_used_by_agent,
     describe_conversation_reading_error,
-    extract_agents_own_id_from_conversation_id,
     list_directory,
     make_change_signature,
     make_conversation_id,
@@ -110,17 +110,17 @@ class OpencodeFormat(ConversationFormat):
         own_id = (
             None
             if only is None
-            else extract_agents_own_id_from_conversation_id(self.id_prefix, only)
+            else convert_conversation_id_to_id_used_by_agent(self.id_prefix, only)
         )
         found: dict[str, StoredSession] = {}
         problems: list[SkippedConversationPath] = []
-        for path in _list_databases():
+        for path in _list_opencode_databases():
             try:
                 for session in self._find_sessions_in_database(path, projects, own_id):
                     found.setdefault(session.id, session)
             except WorkspaceError as error:
                 problems.append(SkippedConversationPath(Path(path), error.message, True))
-        listings = map(self._listings.get, _list_databases())
+        listings = map(self._listings.get, _list_opencode_databases())
         moved = {row["id"] for listing in listings if listing for row in listing.rows}
         for session in self._find_sessions_in_files(projects, own_id, moved, problems):
             found.setdefault(session.id, session)
@@ -154,7 +154,7 @@ class OpencodeFormat(ConversationFormat):
                 path,
                 projects,
                 make_change_signature(path, *row.values(), *listing.contents[row["id"]]),
-                partial(_read_session_facts_from_database, path, row),
+                partial(_read_session_title_and_size_from_database, path, row),
             )
             for row in rows
         ]
@@ -186,7 +186,7 @@ class OpencodeFormat(ConversationFormat):
                     path,
                     projects,
                     make_change_signature(path, *row.values(), *files.list_change_markers()),
-                    partial(_read_session_file_facts, files, row),
+                    partial(_read_session_title_and_size_from_files, files, row),
                 )
 
     def _make_stored_session(
@@ -219,7 +219,9 @@ class OpencodeFormat(ConversationFormat):
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
         """Return the directory of opencode's databases, or [] if the database is in memory."""
-        return [Path(path) for path in dict.fromkeys(map(os.path.dirname, _list_databases()))]
+        return [
+            Path(path) for path in dict.fromkeys(map(os.path.dirname, _list_opencode_databases()))
+        ]
 
     def count_conversations_of_all_projects(self) -> int:
         """Count the sessions in all projects.
@@ -227,7 +229,7 @@ class OpencodeFormat(ConversationFormat):
         A session that is both in a database and in a file counts only once.
         """
         ids = {own_id for _, own_id in _iterate_session_files(None)}
-        for path in _list_databases():
+        for path in _list_opencode_databases():
             with suppress(WorkspaceError):
                 ids.update(row["id"] for row in _read_session_rows(path))
         return len(ids)
@@ -241,7 +243,7 @@ class OpencodeFormat(ConversationFormat):
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
         """Return the command `opencode --session …`, which continues a session."""
-        own_id = extract_agents_own_id_from_conversation_id(self.id_prefix, info.id)
+        own_id = convert_conversation_id_to_id_used_by_agent(self.id_prefix, info.id)
         return AgentCommand(("opencode", "--session", own_id), info.working_directory)
 
     def make_fork_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
@@ -256,7 +258,7 @@ class OpencodeFormat(ConversationFormat):
 
         Returns the problem if reading had to stop, otherwise None.
         """
-        own_id = extract_agents_own_id_from_conversation_id(self.id_prefix, info.id)
+        own_id = convert_conversation_id_to_id_used_by_agent(self.id_prefix, info.id)
         path = str(info.events_path)
         try:
             if path.endswith(".json"):
@@ -306,13 +308,13 @@ class _OpencodeStoredMessage(NamedTuple):
 # where the sessions are
 
 
-def _get_data_directory() -> str:
+def _get_opencode_data_directory() -> str:
     return paths.get_xdg_directory("XDG_DATA_HOME", ".local/share") + "/opencode"
 
 
-def _list_databases() -> list[str]:
+def _list_opencode_databases() -> list[str]:
     """Return the paths of opencode's databases. The first of them may not exist."""
-    directory = _get_data_directory()
+    directory = _get_opencode_data_directory()
     if chosen := paths.read_environment_variable("OPENCODE_DB"):
         return [] if chosen == ":memory:" else [os.path.join(directory, chosen)]  # noqa: PTH118
     # Each unreleased version has its own database, named after its channel.
@@ -329,7 +331,7 @@ def _iterate_session_files(own_id: str | None) -> Iterator[tuple[str, str]]:
 
     If `own_id` is not None, only the files of the session with this id are yielded.
     """
-    root = f"{_get_data_directory()}/storage/session"
+    root = f"{_get_opencode_data_directory()}/storage/session"
     for project in _list_names_in_directory(root):
         if own_id is None:
             for name in _list_names_in_directory(f"{root}/{project}"):
@@ -380,7 +382,9 @@ def _read_session_change_markers(path: str, ids: list[str]) -> dict[str, tuple[A
     return {own_id: tuple(state) for own_id, state in states.items()}
 
 
-def _read_session_facts_from_database(path: str, row: dict[str, Any]) -> ConversationFileFacts:
+def _read_session_title_and_size_from_database(
+    path: str, row: dict[str, Any]
+) -> ConversationFileFacts:
     """Read a session's size and title.
 
     If the session has no title, the title is taken from its first request.
@@ -521,7 +525,7 @@ def _read_session_file_as_database_row(path: str) -> dict[str, Any]:
     }
 
 
-def _read_session_file_facts(
+def _read_session_title_and_size_from_files(
     files: _OpencodeSessionFiles, row: dict[str, Any]
 ) -> ConversationFileFacts:
     return {
@@ -553,7 +557,7 @@ def _choose_session_title(
     builder = TurnBuilder()
     parser = OpencodeMessageParser(builder)
     for message in messages:
-        parser.parse_message(message)
+        parser.parse_message_and_report_damage(message)
         if text := builder.find_first_user_request():
             return make_title_from_user_request(text)
     return title
@@ -579,12 +583,12 @@ class OpencodeMessageParser:
         for message in messages:
             is_undone = is_undone or message.id == reverted
             before = len(self.builder.turns)
-            self.parse_message(message)
+            self.parse_message_and_report_damage(message)
             if is_undone:
                 for turn in self.builder.turns[before:]:
                     turn.is_rewound = True
 
-    def parse_message(self, stored: _OpencodeStoredMessage) -> None:
+    def parse_message_and_report_damage(self, stored: _OpencodeStoredMessage) -> None:
         """Parse one message.
 
         If the message is damaged, the damage is reported, and the readable parts are still added.
@@ -593,7 +597,7 @@ class OpencodeMessageParser:
         message = self._parse_json_object_or_report(stored.data, "message")
         if message is not None:
             try:
-                self._parse_message(message, stored.parts)
+                self._parse_message_of_any_role(message, stored.parts)
             except READ_ERRORS:
                 builder.add_unreadable_record("message", message)
         builder.count += 1
@@ -614,7 +618,9 @@ class OpencodeMessageParser:
             return None
         return value
 
-    def _parse_message(self, message: dict[str, Any], stored_parts: Iterable[Any]) -> None:
+    def _parse_message_of_any_role(
+        self, message: dict[str, Any], stored_parts: Iterable[Any]
+    ) -> None:
         role = message.get("role", message.get("type"))
         time = _get_record_time(message, "created")
         objects = (self._parse_json_object_or_report(data, "part") for data in stored_parts)
@@ -681,7 +687,7 @@ class OpencodeMessageParser:
                 unknown.append(part)
         context = "\n\n".join(contexts)
         if texts or media or (context and self._request is None):
-            builder.model = _read_model_name(message) or builder.model
+            builder.model = _read_provider_and_model_name(message) or builder.model
             builder.start_turn(time)
             self._request = builder.add_event(
                 "chat_request",
@@ -700,7 +706,7 @@ class OpencodeMessageParser:
         self, message: dict[str, Any], parts: list[dict[str, Any]], time: datetime | None
     ) -> None:
         builder = self.builder
-        self._add_token_usage(message.get("tokens"), _read_model_name(message))
+        self._add_token_usage(message.get("tokens"), _read_provider_and_model_name(message))
         if message.get("summary") is True or message.get("type") == "compaction":
             texts = [part["text"] for part in parts if type(part.get("text")) is str]
             if builder.turns and texts:
@@ -710,7 +716,7 @@ class OpencodeMessageParser:
                 )
                 builder.add_compaction_summary(summary, time)
                 return
-        if model := _read_model_name(message):
+        if model := _read_provider_and_model_name(message):
             events = builder.turns[-1].events if builder.turns else []
             has_answer = any(event.kind == "message" for event in events)
             builder.set_model(model, is_before_answer=not has_answer)
@@ -759,7 +765,9 @@ class OpencodeMessageParser:
             text = _format_recorded_error(state.get("error")) or ""
         else:
             output = (
-                state["output"] if "output" in state else _join_result_texts(state.get("content"))
+                state["output"]
+                if "output" in state
+                else _join_texts_of_tool_result_parts(state.get("content"))
             )
             text = "" if output is None else output
         attachments = state.get("attachments")
@@ -841,7 +849,7 @@ def _get_record_time(record: dict[str, Any], key: str) -> datetime | None:
     return convert_unix_time_to_datetime(time.get(key), 1000) if type(time) is dict else None
 
 
-def _read_model_name(message: dict[str, Any]) -> str | None:
+def _read_provider_and_model_name(message: dict[str, Any]) -> str | None:
     """Return the provider and the model of a message, such as `anthropic/claude-sonnet-4`."""
     nested = message.get("model")
     source = nested if type(nested) is dict else message
@@ -874,7 +882,7 @@ def _format_recorded_error(error: Any) -> str | None:
     return ": ".join(text for text in texts if text) or "error"
 
 
-def _join_result_texts(content: Any) -> str | None:
+def _join_texts_of_tool_result_parts(content: Any) -> str | None:
     """Join the texts of a tool's result, which opencode 2 stores as a list.
 
     Returns None for any value that is not a list.

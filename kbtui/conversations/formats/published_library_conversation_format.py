@@ -54,7 +54,7 @@ _EVENT_FIELDS = (
 )  # fmt: skip
 
 
-def make_published_conversation_file_name(conversation_id: str) -> str:
+def make_mirror_file_name_of_published_conversation(conversation_id: str) -> str:
     """Return the name of a conversation's file in a mirror of a published library."""
     return quote(conversation_id, safe="~") + FILE_SUFFIX
 
@@ -160,7 +160,7 @@ class PublishedLibraryConversationFormat(ConversationFormat):
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a conversation. Never raises; errors are listed in the result's `problems`."""
         try:
-            conversation = _decode_conversation(info)
+            conversation = _read_and_decode_published_conversation(info)
         except (OSError, WorkspaceError, *READ_ERRORS) as error:
             return Conversation(info, [], problems=[f"cannot be read: {error}"])
         count = sum(len(turn.events) for turn in conversation.turns)
@@ -185,7 +185,7 @@ def _make_published_session(id_: str, path: str) -> StoredSession | None:
         make_change_signature(path, status.st_ino, status.st_size, status.st_mtime_ns),
         parse_timestamp(facts.get("created_at")) or modified,
         parse_timestamp(facts.get("updated_at")) or modified,
-        partial(_read_conversation_facts, path),
+        partial(_read_title_and_labels_of_published_conversation, path),
         is_archived=facts.get("archived") is True,
         parent=get_text_or_none(facts.get("parent")),
         last_event_at=parse_timestamp(facts.get("last_event_at")),
@@ -193,7 +193,7 @@ def _make_published_session(id_: str, path: str) -> StoredSession | None:
     )
 
 
-def _read_conversation_facts(path: str) -> ConversationFileFacts:
+def _read_title_and_labels_of_published_conversation(path: str) -> ConversationFileFacts:
     facts = read_published_conversation_facts(path)
     labels = facts.get("labels")
     return {
@@ -202,7 +202,7 @@ def _read_conversation_facts(path: str) -> ConversationFileFacts:
     }
 
 
-def _decode_conversation(info: ConversationInfo) -> Conversation:
+def _read_and_decode_published_conversation(info: ConversationInfo) -> Conversation:
     first, *lines = read_regular_file(info.events_path or "", MAX_FILE_BYTES).splitlines()
     facts = orjson.loads(first)
     turns = []

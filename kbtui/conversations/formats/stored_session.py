@@ -191,7 +191,7 @@ def make_conversation_id(prefix: str, own_id: str) -> str:
     return prefix + quote(own_id, safe="", errors="surrogateescape")
 
 
-def extract_agents_own_id_from_conversation_id(prefix: str, conversation_id: str) -> str:
+def convert_conversation_id_to_id_used_by_agent(prefix: str, conversation_id: str) -> str:
     """Return the id that the agent itself uses for a conversation.
 
     `prefix` is the beginning of the ids that kbtui assigns to this agent's conversations.
@@ -254,11 +254,11 @@ def make_title_from_user_request(text: str) -> str | None:
     """
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     if len(line) > TITLE_CHARACTERS:
-        line = line[: _find_title_cut_offset(line)].rstrip() + "…"
+        line = line[: _find_title_cut_offset_outside_secrets(line)].rstrip() + "…"
     return line or None
 
 
-def _find_title_cut_offset(line: str) -> int:
+def _find_title_cut_offset_outside_secrets(line: str) -> int:
     """Return the offset at which a title is cut.
 
     The offset is never within a secret, because half of a secret would not be masked.

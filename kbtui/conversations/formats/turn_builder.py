@@ -152,7 +152,7 @@ class TurnBuilder(ConversationProblemCollector):
         If the current turn has no model, its model is set, too. If `is_before_answer` is true, the
         current turn has no answer yet, and `model` replaces the turn's model.
         """
-        _check_value_type("the model", model, str)
+        _ensure_value_has_type("the model", model, str)
         self.model = model
         if self.turns and (is_before_answer or not self.turns[-1].model):
             self.turns[-1].model = model
@@ -163,7 +163,7 @@ class TurnBuilder(ConversationProblemCollector):
         `model` is the model that used the tokens; None means the model that was set last. If there
         is no turn yet, the tokens are counted in the first turn.
         """
-        _check_value_type("the model", model, str | None)
+        _ensure_value_has_type("the model", model, str | None)
         if self.turns:
             known = self.turns[-1].usage.get(model or self.model)
             total = sum_token_usage([known, usage] if known else [usage])
@@ -175,7 +175,7 @@ class TurnBuilder(ConversationProblemCollector):
         self, kind: str, text: str, time: datetime | None = None, **fields: Any
     ) -> ConversationEvent:
         """Add an event to the current turn. If there is no turn yet, start the first one."""
-        _check_event_values(text, fields)
+        _ensure_event_values_have_declared_types(text, fields)
         if not self.turns:
             self.start_turn(time)
         event = ConversationEvent(kind, time, text, self.count, **fields)
@@ -193,7 +193,7 @@ class TurnBuilder(ConversationProblemCollector):
         if self.turns:
             self.add_event("compaction", text, time)
         else:
-            _check_event_values(text, {})
+            _ensure_event_values_have_declared_types(text, {})
             self._early_summaries.append(ConversationEvent("compaction", time, text, self.count))
 
     def add_unknown_event(
@@ -315,19 +315,19 @@ class TurnBuilder(ConversationProblemCollector):
         self.add_problem(f"{self._record_noun} {self.count + 1}: {problem}")
 
 
-def _check_event_values(text: Any, fields: dict[str, Any]) -> None:
+def _ensure_event_values_have_declared_types(text: Any, fields: dict[str, Any]) -> None:
     """Raise `TypeError` if a value does not have the type that `ConversationEvent` declares."""
-    _check_value_type("the text", text, str)
+    _ensure_value_has_type("the text", text, str)
     for name in ("name", "call_id", "author", "problem", "outcome"):
-        _check_value_type(name, fields.get(name), str | None)
+        _ensure_value_has_type(name, fields.get(name), str | None)
     for name in ("arguments", "fields", "metadata"):
         values = fields.get(name)
-        _check_value_type(name, values, dict | None)
+        _ensure_value_has_type(name, values, dict | None)
         for key in values or ():
-            _check_value_type(f"a key of {name}", key, str)
+            _ensure_value_has_type(f"a key of {name}", key, str)
 
 
-def _check_value_type(name: str, value: Any, wanted: Any) -> None:
+def _ensure_value_has_type(name: str, value: Any, wanted: Any) -> None:
     if not isinstance(value, wanted):
         raise TypeError(f"{name} is of type {type(value).__name__}")
 

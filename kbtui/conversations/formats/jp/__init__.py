@@ -24,7 +24,7 @@ class JpFormat(ConversationFormat):
     forks_at_turn = True
 
     find_stored_conversations = staticmethod(jp_conversation_finder.find_stored_jp_conversations)
-    list_data_directories = staticmethod(jp_conversation_finder.list_jp_conversation_directories)
+    list_data_directories = staticmethod(jp_conversation_finder.list_roots_of_jp_conversations)
     count_trashed_conversations = staticmethod(
         jp_conversation_finder.count_trashed_jp_conversations
     )
@@ -48,19 +48,19 @@ class JpFormat(ConversationFormat):
     )
 
     def make_resume_command(self, info: ConversationInfo) -> AgentCommand | None:
-        return _make_jp_command(info, "q", "--id", info.id)
+        return _make_jp_command_unless_archived(info, "q", "--id", info.id)
 
     def make_fork_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
         first = () if turn is None else ("--first", str(turn))
         # `--activate` makes the copy the conversation of this terminal, which `jp q` continues.
-        return _make_jp_command(info, "c", "fork", info.id, *first, "--activate")
+        return _make_jp_command_unless_archived(info, "c", "fork", info.id, *first, "--activate")
 
     def make_attach_command(self, info: ConversationInfo, turn: int | None) -> AgentCommand | None:
         link = f"jp://{info.id}?select=u,a:{'..' if turn is None else turn}"
-        return _make_jp_command(info, "q", "--new", "--attachment", link)
+        return _make_jp_command_unless_archived(info, "q", "--new", "--attachment", link)
 
 
-def _make_jp_command(info: ConversationInfo, *words: str) -> AgentCommand | None:
+def _make_jp_command_unless_archived(info: ConversationInfo, *words: str) -> AgentCommand | None:
     """Return the command `jp` with the arguments `words`.
 
     Returns None if the conversation is in JP's archive.

@@ -183,7 +183,7 @@ def decode_base64_strings(value: Any) -> Any:
     return value
 
 
-class JpContentDecoder:
+class JpContentBlockDecoder:
     """Decodes typed content: blocks of texts, resources, images and questions.
 
     `problems` contains a phrase for each blob that should be readable but is not.
@@ -213,7 +213,7 @@ class JpContentDecoder:
         """
         if type(resource) is str:
             return ContentBlock(
-                "resource", name=resource, state=_get_content_state_of_uri(resource)
+                "resource", name=resource, state=_get_elsewhere_state_if_external_uri(resource)
             )
         if type(resource) is not dict:
             return ContentBlock("resource", format_readable_json(resource))
@@ -227,7 +227,7 @@ class JpContentDecoder:
         if self._add_content_to_block(block, resource):
             known |= _CONTENT_KEYS
         else:
-            block.state = _get_content_state_of_uri(block.name)
+            block.state = _get_elsewhere_state_if_external_uri(block.name)
         said = get_text_or_none(resource.get("description"))
         rest = {key: value for key, value in resource.items() if key not in known}
         more = format_readable_json(decode_base64_strings(rest)) if rest else None
@@ -356,7 +356,7 @@ def _list_blob_encryption_recipients(encryption: Any) -> tuple[str, ...]:
     return tuple(recipient for recipient in found if type(recipient) is str)
 
 
-def _get_content_state_of_uri(uri: str | None) -> ContentState | None:
+def _get_elsewhere_state_if_external_uri(uri: str | None) -> ContentState | None:
     """Return `elsewhere` if the URI refers to a file that JP has copied, otherwise None.
 
     JP's draft D56 describes such URIs.

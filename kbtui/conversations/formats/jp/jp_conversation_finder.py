@@ -58,7 +58,7 @@ class JpConversationDirectory:
         """The name of the directory."""
         return os.path.basename(self.path)  # noqa: PTH119
 
-    def get_file_modification_time(self, name: str) -> int:
+    def get_modification_time_of_named_file(self, name: str) -> int:
         """Return the modification time of a file in nanoseconds; 0 if there is no such file."""
         return self.files[name].st_mtime_ns if name in self.files else 0
 
@@ -69,7 +69,8 @@ class JpConversationDirectory:
         higher key. Copies without events have the lowest keys, because JP cannot load them.
         """
         newest = max(
-            self.get_file_modification_time(EVENTS), self.get_file_modification_time(BASE_CONFIG)
+            self.get_modification_time_of_named_file(EVENTS),
+            self.get_modification_time_of_named_file(BASE_CONFIG),
         )
         return (EVENTS in self.files, newest, self.is_local)
 
@@ -104,10 +105,15 @@ class JpConversationCopies:
         copies = [copy for copy in self.copies if METADATA in copy.files] or self.copies
         if self.is_archived:
             return min(
-                copies, key=lambda copy: (copy.is_local, -copy.get_file_modification_time(METADATA))
+                copies,
+                key=lambda copy: (
+                    copy.is_local,
+                    -copy.get_modification_time_of_named_file(METADATA),
+                ),
             )
         return max(
-            copies, key=lambda copy: (copy.get_file_modification_time(METADATA), copy.is_local)
+            copies,
+            key=lambda copy: (copy.get_modification_time_of_named_file(METADATA), copy.is_local),
         )
 
     @property
@@ -207,20 +213,23 @@ def _read_metadata(copy: JpConversationDirectory) -> tuple[dict[str, Any], list[
 
     If the metadata cannot be read, the first value is empty.
     """
-    from kbtui.conversations.formats.damage_tolerant_file_reader import parse_json_object, read_file
+    from kbtui.conversations.formats.damage_tolerant_file_reader import (
+        parse_json_object_leniently,
+        read_file,
+    )
 
     problems: list[str] = []
     try:
-        metadata = parse_json_object(
+        metadata = parse_json_object_leniently(
             read_file(f"{copy.path}/{METADATA}", _METADATA_BYTES), problems
         )
     except (WorkspaceError, ValueError) as error:
         problems.append(getattr(error, "message", str(error)))
         return {}, problems
-    return metadata, problems + _find_wrong_metadata_values(metadata)
+    return metadata, problems + _describe_wrong_metadata_values(metadata)
 
 
-def _find_wrong_metadata_values(metadata: dict[str, Any]) -> list[str]:
+def _describe_wrong_metadata_values(metadata: dict[str, Any]) -> list[str]:
     """Return a phrase for each value in the metadata that is missing or that JP would reject."""
     wrong = []
     if not isinstance(metadata.get("title"), str | None):
@@ -264,7 +273,7 @@ def find_stored_jp_conversations(
     for root, is_local in _iterate_conversation_roots(workspace):
         for is_archived in (False, True):
             folder = f"{root}/{_ARCHIVE}" if is_archived else root
-            names = _list_subdirectories(workspace, folder, skipped)
+            names = _list_subdirectory_names_without_outside_links(workspace, folder, skipped)
             if names is None:
                 break  # its archive cannot be read either
             found: list[tuple[str, str | None]] = [(f"{folder}/{name}", None) for name in names]
@@ -307,7 +316,7 @@ def _find_blob_directories(workspace: Workspace) -> Iterator[tuple[bool, str]]:
             yield is_local, path
 
 
-def list_jp_conversation_directories(workspace: Workspace) -> list[Path]:
+def list_roots_of_jp_conversations(workspace: Workspace) -> list[Path]:
     """Return JP's conversation directories, in the workspace and in the user-local directory."""
     return [Path(root) for root, _ in _iterate_conversation_roots(workspace)]
 
@@ -324,7 +333,7 @@ def count_trashed_jp_conversations(workspace: Workspace) -> dict[str, int]:
     return {path: count for path, count in counts.items() if count}
 
 
-def _list_subdirectories(
+def _list_subdirectory_names_without_outside_links(
     workspace: Workspace, folder: str, skipped: list[SkippedConversationPath]
 ) -> list[str] | None:
     """Return the names of directories in `folder`, except links that point outside the workspace.

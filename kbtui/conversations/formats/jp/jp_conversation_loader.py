@@ -28,13 +28,13 @@ from kbtui.conversations.formats.damage_tolerant_file_reader import (
     MAX_CONFIG_BYTES,
     MAX_EVENTS_BYTES,
     SEPARATOR,
-    HarmlessFileProblem,
+    FileProblemWithoutDataLoss,
     drop_incomplete_array_end,
     has_jp_array_ending,
     hash_file_until_resume_point,
     open_regular_file,
-    parse_json_array,
-    parse_json_object,
+    parse_json_array_and_mark_damaged_elements,
+    parse_json_object_leniently,
     read_event_batches,
     read_file,
     read_file_head,
@@ -61,10 +61,12 @@ def load_jp_conversation(info: ConversationInfo) -> Conversation:
     The `info` of the result contains the number of events and the time of the last event.
     """
     parser = JpEventParser(MergedJpConversationConfig(), JpBlobReader(info.blob_directories))
-    return _load_conversation_with_parser(info, parser)
+    return _load_jp_conversation_with_parser(info, parser)
 
 
-def _load_conversation_with_parser(info: ConversationInfo, parser: JpEventParser) -> Conversation:
+def _load_jp_conversation_with_parser(
+    info: ConversationInfo, parser: JpEventParser
+) -> Conversation:
     problems = _apply_base_config(info, parser.config)
     if info.events_path is None:
         return _make_conversation(info, parser, [*problems, f"there is no {EVENTS}"])
@@ -99,7 +101,7 @@ def load_jp_conversation_beginning(info: ConversationInfo) -> Conversation | Non
     except WorkspaceError:
         return None
     if data:
-        parser.parse_elements(parse_json_array(data, []))
+        parser.parse_elements(parse_json_array_and_mark_damaged_elements(data, []))
     return _make_conversation(info, parser, []) if parser.turns else None
 
 
@@ -114,7 +116,7 @@ def load_turns_of_jp_conversation_for_searching(info: ConversationInfo) -> Turns
             parser.parse_elements(batch)
     except WorkspaceError as error:
         return TurnsForSearching([], problem=error.message)
-    lost = [problem for problem in problems if not isinstance(problem, HarmlessFileProblem)]
+    lost = [problem for problem in problems if not isinstance(problem, FileProblemWithoutDataLoss)]
     return TurnsForSearching(parser.turns, parser.last_time, "; ".join(lost) or None)
 
 
@@ -145,7 +147,7 @@ def _apply_base_config(info: ConversationInfo, config: MergedJpConversationConfi
     problems: list[str] = []
     try:
         data = read_file(str(info.base_config_path), MAX_CONFIG_BYTES)
-        config.apply_config(parse_json_object(data, problems))
+        config.apply_config(parse_json_object_leniently(data, problems))
     except (WorkspaceError, ValueError) as error:
         problems.append(getattr(error, "message", str(error)))
     return [f"{BASE_CONFIG}: {problem}" for problem in problems]
@@ -212,7 +214,7 @@ def _read_last_json_array_element(path: str) -> dict[str, Any] | None:
 def read_tools_and_models_of_jp_conversation(info: ConversationInfo) -> ConversationToolsAndModels:
     """Return a conversation's tools, models and problems. Never raises."""
     parser = JpEventParser(MergedJpConversationConfig(), JpBlobReader(info.blob_directories))
-    conversation = _load_conversation_with_parser(info, parser)
+    conversation = _load_jp_conversation_with_parser(info, parser)
     events = (event for turn in conversation.turns for event in turn.events)
     tools = {event.name for event in events if event.kind == "tool_call_request" and event.name}
     models = parser.answering_models or ({conversation.model} if conversation.model else set())
@@ -263,7 +265,11 @@ def load_jp_conversation_segment(
     except WorkspaceError:
         return None
     span, is_last = found
-    return _decode_conversation_segment(info, resume_point, digest, span, is_last) if span else None
+    return (
+        _parse_turns_of_conversation_segment(info, resume_point, digest, span, is_last)
+        if span
+        else None
+    )
 
 
 class _JsonElementBatch(NamedTuple):
@@ -325,7 +331,7 @@ def _read_whole_turns_from_offset(
     return span, is_last
 
 
-def _decode_conversation_segment(
+def _parse_turns_of_conversation_segment(
     info: ConversationInfo,
     start: ParsingResumePoint | None,
     digest: Any,

@@ -18,7 +18,7 @@ from kbtui.conversations.conversation_data_types import (
 from kbtui.conversations.conversation_event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.damage_tolerant_file_reader import DAMAGED
 from kbtui.conversations.formats.jp.jp_content_decoder import (
-    JpContentDecoder,
+    JpContentBlockDecoder,
     decode_base64_strings,
     decode_if_base64,
     decode_tool_result_text,
@@ -67,7 +67,7 @@ class MergedJpConversationConfig:
             kept = [] if value.get("strategy") == "replace" else kept
             value = value.get("value")
         if isinstance(value, list):
-            named = [name for item in value if (name := _parse_attachment(item))]
+            named = [name for item in value if (name := _convert_attachment_to_url(item))]
             self.attachments = list(dict.fromkeys([*kept, *named]))
 
 
@@ -84,7 +84,7 @@ def _parse_model_name(value: Any) -> str | None:
     return None
 
 
-def _parse_attachment(item: Any) -> str | None:
+def _convert_attachment_to_url(item: Any) -> str | None:
     """Return an attachment as a URL.
 
     JP stores an attachment as a URL or as an object `{type, path, params}`.
@@ -132,7 +132,7 @@ class JpEventParser(ConversationProblemCollector):
     ) -> None:
         super().__init__("element", first_number=0)
         self.config = config or MergedJpConversationConfig()
-        self._decoder = JpContentDecoder(blobs)
+        self._decoder = JpContentBlockDecoder(blobs)
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
@@ -223,9 +223,11 @@ class JpEventParser(ConversationProblemCollector):
             else:
                 self.add_event_problem(event, "the author is not a string")
         if resources := element.get("resources"):
-            self._add_attachments(event, resources if type(resources) is list else [resources])
+            self._add_attachment_events(
+                event, resources if type(resources) is list else [resources]
+            )
 
-    def _add_attachments(self, request: ConversationEvent, resources: list[Any]) -> None:
+    def _add_attachment_events(self, request: ConversationEvent, resources: list[Any]) -> None:
         """Add an event for each resource that is attached to a request."""
         for resource in resources:
             try:
@@ -234,7 +236,7 @@ class JpEventParser(ConversationProblemCollector):
                 self.add_event_problem(request, "the resources are nested too deeply")
                 return
             event = ConversationEvent("attachment", request.timestamp, "", request.index)
-            self._set_event_blocks(event, [block])
+            self._set_event_blocks_and_text(event, [block])
             assert self._turn is not None
             self._turn.events.append(event)
 
@@ -424,9 +426,11 @@ class JpEventParser(ConversationProblemCollector):
             what = f"the field {field} is {'not a string' if field in element else 'missing'}"
             self.add_event_problem(event, what)
         else:
-            self._set_event_blocks(event, blocks)
+            self._set_event_blocks_and_text(event, blocks)
 
-    def _set_event_blocks(self, event: ConversationEvent, blocks: list[ContentBlock]) -> None:
+    def _set_event_blocks_and_text(
+        self, event: ConversationEvent, blocks: list[ContentBlock]
+    ) -> None:
         """Set the blocks of an event, and its text. Report the blobs that cannot be read."""
         event.text = format_content_blocks(blocks)
         if not all(block.is_plain_text for block in blocks):
@@ -472,7 +476,7 @@ class JpEventParser(ConversationProblemCollector):
         self, event: ConversationEvent, element: _Element, waiting: _OpenRequests
     ) -> None:
         """Remember a call or question until its response is found."""
-        if (call_id := self._read_call_id(event, element)) is not None:
+        if (call_id := self._read_and_set_call_id(event, element)) is not None:
             waiting.setdefault(call_id, []).append(event)
 
     def _pair_response_with_request(
@@ -482,7 +486,7 @@ class JpEventParser(ConversationProblemCollector):
 
         Several calls or questions can have the same id.
         """
-        if (call_id := self._read_call_id(event, element)) is None:
+        if (call_id := self._read_and_set_call_id(event, element)) is None:
             return
         if call_id not in waiting:
             self.add_event_problem(event, "no earlier event has the same id")
@@ -495,7 +499,7 @@ class JpEventParser(ConversationProblemCollector):
         if request.index >= self._turns[-1].events[0].index:
             event.call = request.call
 
-    def _read_call_id(self, event: ConversationEvent, element: _Element) -> str | None:
+    def _read_and_set_call_id(self, event: ConversationEvent, element: _Element) -> str | None:
         call_id = element.get("id")
         if type(call_id) is not str:
             self.add_event_problem(event, "the event has no id")
