@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 DOUBLE_PRESS_SECONDS = 2.0
-"""The maximum time in seconds between two presses of ctrl+c that quit kbtui."""
+"""If the user presses ctrl+c twice within this many seconds, kbtui quits."""
 
 
 class TuiStartOptions(NamedTuple):
@@ -270,14 +270,14 @@ def run_tui(
     Raises `KbtuiError` if the TUI crashed.
     """
     if library.settings.terminal_text != "strip":
-        # The value "off" applies only to the output of commands, because escape sequences would garble the screen.
+        # The TUI treats the value "off" as "visualize", because escape sequences would garble the screen.
         set_sanitize_policy("visualize")
     start = start or TuiStartOptions()
     if not library.settings.theme:
         dark, typed = detect_terminal_background()
         start = start._replace(dark=dark, typed=typed)
     if sys.stdout.isatty():
-        # If these are set, Textual uses them instead of the terminal's real size, even after a resize.
+        # Textual would use these variables instead of the terminal's real size, even after a resize.
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
     redirect = StderrRedirect(library.workspace.engine_log_file.with_name("tui.log"))

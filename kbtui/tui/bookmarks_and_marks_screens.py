@@ -345,7 +345,7 @@ class TurnMarksScreen(BookmarkAndMarkScreenBase):
     def _offer_actions_on_lost_mark(self, placed: PlacedMark) -> None:
         """Show what is known about a mark whose text no longer exists, and offer actions.
 
-        If another turn now has the number of the marked turn, no action opens that turn.
+        The number of the marked turn may now belong to another turn, so no action opens it.
         """
         mark = placed.mark
         text = mark.passage or mark.text

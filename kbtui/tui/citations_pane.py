@@ -67,7 +67,7 @@ UNKNOWN_STATE_NAMES: dict[UnknownStateReason, str] = {
 }
 """A short description of each reason why kbtui cannot find out whether a subject has changed."""
 MAX_COUNTED_NAMES = 20
-"""The maximum number of names that the citation summary line shows if it only counts the other names."""
+"""If the citation summary line does not name all cited entries, it names at most this many and counts the others."""
 WAITING = "looking up citations …"
 TURN_DELAY_SECONDS = 0.06
 """The number of seconds that the cursor must stay on a turn before the pane shows the turn's citations."""
@@ -92,7 +92,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
     class TurnCitationSummaryLineChanged(Message):
         """The line that lists the citations of the turn at the cursor has changed.
 
-        `forms` are variants of the line, longest first. The list is empty while the pane is visible,
+        `forms` are variants of the line, longest first. `forms` is empty while the pane is visible,
         or if the open document is not a conversation.
         """
 
@@ -126,7 +126,11 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._marks_of_using: MarksOfTurns | None = None
         """The user's marks on the turns of `_using`; None until they are loaded."""
         self._cites_of_rows: dict[str, Citation] = {}
-        """One citation of each row, by row key: the first one of a changed subject, or else the first one."""
+        """One citation for each row, by row key.
+
+        If the subject of one of the row's citations has changed or disappeared, it is the first such
+        citation, otherwise the first of all.
+        """
         self._why_not_used = ""
         self.activities: dict[int, TurnActionsAndCommands] = {}
         """The activity of each turn, by turn number; empty until the citations are loaded."""
@@ -352,7 +356,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         by_target: dict[str, Citation] = {}
         for cite in sorted(used, key=lambda cite: cite.kind == "file"):
             by_target.setdefault(cite.target, cite)
-        # The number of targets that are described in the same way: by use, name and state.
+        # Count the targets for which the line would show the same use, name and state.
         counts: Counter[tuple[str, str, str]] = Counter()
         for target, cite in by_target.items():
             name = sanitize_to_one_line(self._short_refs.get(target, target))

@@ -74,7 +74,7 @@ def _make_command_item(name: str, command: TuiCommand) -> CommandPaletteItem:
 
 
 def _make_palette_name_of_command(command: TuiCommand) -> str:
-    """Return a command's help text, after its label if the help text lacks a word of the label."""
+    """Return a command's help text, preceded by its label if the help text lacks a word of the label."""
     text, label = command.help.rstrip("."), command.label
     if all(word in text.casefold() for word in label.casefold().split()):
         return text

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 200
 MAX_PAGE_ROWS = 5000
-"""The maximum number of rows that the screen reads at a time.
+"""The screen reads at most this many rows at a time.
 
 Every read goes through all entries of the index, so a few large reads are faster than many small
 ones.

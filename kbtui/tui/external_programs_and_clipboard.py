@@ -75,17 +75,14 @@ def open_in_default_program(target: str) -> bool:
 
 
 MAX_TERMINAL_BYTES = 74_000
-"""The maximum size in bytes of a text that is sent to the terminal's clipboard.
-
-Common terminals reject longer texts.
-"""
+"""A text of more bytes is not sent to the terminal's clipboard, because common terminals reject it."""
 COMMAND_TIMEOUT_SECONDS = 2.0
 
 
 def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
     """Sanitize a text and copy it to the clipboards of the terminal and of this machine.
 
-    Return a warning if neither clipboard can store the text, or None.
+    If neither clipboard can store the text, return a warning, otherwise None.
     """
     # The text may be pasted into a shell.
     text = sanitize(text, "strip")

@@ -77,7 +77,7 @@ RECENT_CONVERSATIONS = 5
 MAX_NEWS = 5
 """The home page lists at most `MAX_NEWS` new conversations, and at most `MAX_NEWS` new subjects."""
 MAX_TERMS = 20
-"""The maximum number of matching terms that an explanation of a rank lists."""
+"""An explanation of a rank lists at most this many matching terms."""
 
 
 def _make_paragraph(key: str, text: str, role: str = "", **fields: Any) -> ParagraphBlock:
@@ -146,7 +146,7 @@ def _make_home_page_last_visit_and_news_blocks(
     left_off: str | None,
     outdated: Mapping[str, int],
 ) -> Iterator[ReaderBlock]:
-    """Yield the home page's blocks about the user's last visit and the time since.
+    """Yield the home page's blocks about the user's last visit and what has happened since.
 
     They list the item that the user read last, the conversations that are being written now, and
     the news since the last visit.
@@ -193,9 +193,10 @@ def _make_home_page_link_row(key: str, name: str, said: str, ref: str) -> LeftAn
 
 
 def _find_title_of_reference(contents: TopicsAndConversations, reference: str) -> str:
-    """Return the title of the conversation to which `reference` refers, with the turn if it has one.
+    """Return the title of the conversation to which `reference` refers.
 
-    If `reference` refers to a subject or to an unknown conversation, return `reference` itself.
+    If `reference` contains a turn, the turn's number follows the title. If `reference` refers to a
+    subject or to an unknown conversation, return `reference` itself.
     """
     ref = parse_ref(reference)
     info = contents.find_conversation(ref.conversation) if ref.conversation else None
@@ -424,7 +425,7 @@ def build_screen_help_document(
 def _make_key_tables(
     scope: Scope, where: str, keymap: Mapping[str, str], above: int
 ) -> list[ReaderBlock]:
-    """Return a heading and a table of keys for each task in `scope`, whose heading is `where`."""
+    """For each task in `scope`, return a heading and a table of keys. `where` is the scope's heading."""
     blocks: list[ReaderBlock] = []
     commands = list_commands_of_scopes(scope, keymap=keymap)
     # The keys for moving work in the same way everywhere, so treat them as one task.

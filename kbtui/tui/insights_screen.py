@@ -52,12 +52,12 @@ ORIGIN_LABELS = {
     "sdk": "from programs",
 }
 GAP_PREFIX = "gap:"
-"""The prefix of the key of a gap's block. The query follows the prefix."""
+"""The key of a gap's block is this prefix followed by the query."""
 
 
 @dataclass(slots=True, eq=False)
 class DailySearchesAndCitationsChartBlock(ReaderBlock):
-    """A chart of the numbers of searches and citations on each day."""
+    """A chart that shows how many searches and citations there were on each day."""
 
     insights: UsageStatistics
 

@@ -589,7 +589,7 @@ class _ConversationRowMaker:
 
 
 ROWS_AT_ONCE = 1_000
-"""The maximum number of subjects and conversations whose rows are made without a background thread."""
+"""If there are more subjects and conversations than this, their rows are made in a background thread."""
 UPDATE_SECONDS = 60.0
 """The interval in seconds at which the pane checks whether a new day has begun."""
 

@@ -130,7 +130,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
 
     @property
     def is_loading_outline(self) -> bool:
-        """Whether the rows of the open document are still being made."""
+        """Whether the outline of the open document is still being made."""
         return self._worker.has_pending_result
 
     def remember_reader_position(self) -> None:
@@ -141,7 +141,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
         self._position = self._reader.viewport.make_reading_position()
 
     def show_outline_of_document(self, activities: Mapping[int, TurnActionsAndCommands]) -> None:
-        """Show the outline of the document in the reader.
+        """Show the outline of the document that is open in the reader.
 
         `activities` contains the known activities of turns, by turn number.
         """

@@ -116,7 +116,7 @@ class SearchInput(CompletingInput):
     It is None if the user has edited the query or selected another hit since then.
     """
     moved_with: str | None = None
-    """The query for which the user last selected another hit; None if the user has never selected one."""
+    """The query that was in the input when the user last selected another hit; None if that never happened."""
 
     def __init__(self) -> None:
         self.errors = QueryErrorHighlighter()
@@ -238,9 +238,9 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._filter_remarks: list[str] = []
         self.answer: SearchAnswer | None = None
         self._unfolded: set[tuple[str | None, str]] = set()
-        """The entries, as pairs of project and id, of which all hits are shown.
+        """The unfolded entries, as pairs of project and id.
 
-        Only the best hit of other entries is shown.
+        All their hits are shown; of any other entry, only the best one is.
         """
         self.passages: SearchAnswer | None = None
         """The answer with all passages of each entry; None until the user unfolds an entry."""
@@ -450,7 +450,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self.post_message(self.MoreHitsRequested())
 
     def show_search_wait_reason(self, reason: str) -> None:
-        """Show the reason why the search is waiting, unless hits are shown."""
+        """Show the reason why the search is waiting, unless the list already shows something."""
         if reason and not self.list.rows:
             self.list.set_rows([], [("No results yet. ", ""), (reason, "dim")])
 
@@ -706,7 +706,7 @@ def _make_mark_signs_of_hit(hit: Hit) -> Spans:
 
 
 MAX_SUGGESTIONS_OF_A_KIND = 8
-"""The maximum number of suggested earlier searches, and the maximum number of suggested bookmarks."""
+"""At most this many earlier searches, and at most this many bookmarks, are suggested."""
 NAME_WIDTH = 24
 """The width, in terminal cells, of the column with names and examples.
 

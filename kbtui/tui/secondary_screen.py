@@ -225,14 +225,14 @@ class SecondaryScreen(StyledScreen):
 
     @abstractmethod
     def action_reload(self) -> None:
-        """Read everything again."""
+        """Reload the data that the screen shows."""
 
     def handle_files_changed(self, event: IndexChangedEvent) -> None:
         self.action_reload()
 
     @property
     def command_condition_states(self) -> dict[str, bool]:
-        """Whether each condition of this screen's commands is met now, by condition.
+        """For each condition of this screen's commands, whether it is met now.
 
         The conditions are values of `TuiCommand.needs`.
         """

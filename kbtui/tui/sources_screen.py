@@ -86,14 +86,14 @@ class SourceWithLastRun(NamedTuple):
 
 
 class SourceStatusesAndProblems(NamedTuple):
-    """The status of each valid source, and the problems with declarations that cannot be read."""
+    """Each valid source with its last run, and the problems with declarations that cannot be read."""
 
     sources: list[SourceWithLastRun]
     problems: list[KnowledgeProblem]
 
 
 def load_sources_with_last_runs_and_approvals(library: Library) -> SourceStatusesAndProblems:
-    """Read the status of every source. Called in a background thread."""
+    """Load every source with its last run, and the problems with declarations. Called in a background thread."""
     workspace = library.workspace
     userdata = UserData(workspace)
     found, runs = load_source_definitions(workspace), userdata.load_last_source_runs()
@@ -117,7 +117,7 @@ def make_source_rows(
 ) -> list[ListRow]:
     """Return a row of two lines for each source, followed by a row for each problem.
 
-    `running` contains the progress of each running source, by name; it is None before the first
+    `running` contains the progress of each running source, by name; the progress is None before the first
     report. `review_key` is the label of the key for reviewing a source.
     """
     rows = []
@@ -356,7 +356,7 @@ def make_source_form_fields(
 
 
 def make_source_toml_table(values: FormValues, kind: str) -> dict[str, object]:
-    """Return the TOML table of a source, made from the form's values, without empty values.
+    """Make the TOML table of a source from the form's values. Empty values are left out.
 
     Raises `UsageError` if a value is invalid.
     """

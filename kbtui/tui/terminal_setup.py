@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 MAX_LOG_BYTES = 1_000_000
 """The maximum size in bytes of the log. When kbtui starts, it empties a larger log."""
 ANSWER_SECONDS = 0.3
-"""The maximum time in seconds to wait until a terminal on this machine reports its background colour."""
+"""A terminal on this machine has this many seconds to report its background colour."""
 REMOTE_ANSWER_SECONDS = 1.0
-"""The maximum time in seconds to wait until a terminal reports its background colour over ssh."""
+"""Over SSH, a terminal has this many seconds to report its background colour."""
 SILENT_TERMINALS = {"", "dumb", "linux", "unknown"}
 """The values of TERM for which kbtui does not ask the terminal for its background colour."""
 

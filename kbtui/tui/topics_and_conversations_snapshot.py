@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 READ_SECONDS = 0.5
-"""The time in seconds for which kbtui reads details before it updates the lists and reads on."""
+"""While kbtui reads details, it updates the lists each time it has read for this many seconds."""
 
 
 class TopicWithSubjects(NamedTuple):
@@ -64,7 +64,7 @@ class TopicsAndConversations:
     unread: int = 0
     """The number of conversations that are not in `summaries` yet."""
     unreadable: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """The reason why a subject cannot be read, by topic and slug, for each such subject."""
+    """Why each unreadable subject cannot be read, by topic and slug."""
     unchecked: int = 0
     """The number of subjects that kbtui has not tried to read yet."""
     is_jp_workspace: bool = True
@@ -178,7 +178,7 @@ class TopicsAndConversationsReader:
         self._checked: dict[str, int] = {}
         """The stamp (see `_make_subject_file_stamp`) of each subject's file when it was last read, by path."""
         self._reasons: dict[str, str] = {}
-        """The reason why a subject cannot be read, by the path of its file, for each such subject."""
+        """Why each unreadable subject cannot be read, by the path of its file."""
 
     def read_library_snapshot(self) -> TopicsAndConversations:
         """Read the lists of topics, subjects and conversations.
@@ -295,9 +295,9 @@ def _make_subject_file_stamp(subject: Subject) -> int:
 STATE_NAME = "visit"
 """The name under which the last visit is stored in the user data."""
 MAX_TURN_COUNTS = 2_000
-"""The maximum number of conversations whose turn counts are stored. The latest ones are chosen."""
+"""If there are more conversations than this, turn counts are stored only for the latest ones."""
 RUNNING_FOR = timedelta(minutes=2)
-"""The maximum age of the last event of a conversation that counts as being written now."""
+"""A conversation counts as being written now if its last event is at most this old."""
 
 
 class LastVisit(NamedTuple):
@@ -318,8 +318,8 @@ class LastVisit(NamedTuple):
 class NewsSinceVisit(NamedTuple):
     """The entries that are new or have changed since the last visit.
 
-    In each list, the latest item comes first. `turns` contains the numbers of new turns that are
-    known, by conversation id.
+    In each list, the latest item comes first. `turns` says how many new turns a
+    conversation has, by conversation id, if this is known.
     """
 
     conversations: list[ConversationInfo]

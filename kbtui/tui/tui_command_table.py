@@ -171,7 +171,7 @@ SCREENS: dict[Scope, str] = {
     "marks": "In the marks",
     "help": "In the help",
 }
-"""The heading of the commands of each screen except the main screen, on the screen's help page.
+"""For each screen except the main screen, the heading above its commands on its help page.
 
 On such a screen, the commands of the scope "moving" also work, but not those of the scope
 "everywhere".
@@ -354,11 +354,11 @@ _TASKS_IN_PANES_AND_SCREENS: dict[str, tuple[str, ...]] = {
     "copy and save": ("copy", "markdown", "json", "save"),
     "this screen": ("reload", "look", "theme", "help", "back", "leave", "close"),
 }  # fmt: skip
-"""The commands in panes and screens, by task. Each is an id, or an id without the scope."""
+"""The commands in panes and screens, by task. A command is given by its id, or by its id without the scope."""
 
 
 def group_commands_by_task(commands: Iterable[TuiCommand]) -> dict[str, list[TuiCommand]]:
-    """Return the commands of each task, by task. All `commands` must have the same scope."""
+    """Group commands by their tasks. All `commands` must have the same scope."""
     groups: dict[str, list[TuiCommand]] = {
         task: [] for task in (*_TASKS, _OTHER_TASK, *_TASKS_IN_PANES_AND_SCREENS)
     }
@@ -379,7 +379,7 @@ _KEY_NAMES = {shown.casefold(): key for key, shown in KEY_LABELS.items()}
 _KEY_NAMES |= {shown: key for key, shown in PUNCTUATION_KEYS.items()}
 _KEY_NAMES |= {key: key for key in (*KEY_LABELS, "insert", "delete", "backspace")}
 _KEY_NAMES |= {f"f{number}": f"f{number}" for number in range(1, 25)} | {"return": "enter"}
-"""Textual's name of each key, by all names that users may write for the key."""
+"""Maps every name that users may write for a key to Textual's name of the key."""
 
 
 class ConfiguredKeymap:
@@ -462,7 +462,7 @@ def _parse_key_name(text: str) -> str:
 
 
 def _map_keys_to_commands(keymap: ConfiguredKeymap) -> dict[tuple[str, str], list[TuiCommand]]:
-    """Return the commands that a key runs in a scope, by scope and key."""
+    """Map each pair of a scope and a key to the commands that the key runs in this scope."""
     commands: dict[tuple[str, str], list[TuiCommand]] = {}
     for command in ALL_COMMANDS:
         for key in keymap.keys.get(command.id, command.keys).split(","):
@@ -491,7 +491,7 @@ def _remove_conflicting_configured_keys(keymap: ConfiguredKeymap) -> None:
 
 
 def _describe_shadowed_keys(keymap: ConfiguredKeymap) -> list[str]:
-    """Return a message about each command whose key runs another command instead in some panes.
+    """Return a message about each command whose key, in some panes, runs another command.
 
     Only conflicts that the settings cause are reported.
     """

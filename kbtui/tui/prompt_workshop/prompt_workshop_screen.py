@@ -245,7 +245,7 @@ def make_toml_change_preview(
 PREVIEW_DELAY = 0.06
 """The number of seconds that a row must stay selected before its preview is built."""
 MAX_UNFOLDED_SUBJECTS = 40
-"""The maximum total number of subjects for which all topics are unfolded at first."""
+"""If there are at most this many subjects in total, all topics start unfolded."""
 
 
 class PromptWorkshopScreen(ListDetailScreen):

@@ -54,7 +54,7 @@ class SubjectPatternProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class SubjectPatternMatches:
-    """The subjects that the input matches as arguments of `learn` or as values of the option `-k`.
+    """The subjects that match the input, which is read as arguments of `learn` or values of the option `-k`.
 
     * `topic` and `patterns` are the arguments of `learn`.
     * `preloads` are the values of `-k`, the option that pre-loads subjects.

@@ -23,12 +23,9 @@ if TYPE_CHECKING:
 
 
 MAX_COUNTED_BYTES = 1_000_000
-"""The maximum size in bytes of a subject whose characters and tokens are counted.
-
-For a larger subject, both numbers are estimated.
-"""
+"""If a subject has more bytes than this, its characters and tokens are estimated instead of counted."""
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
-"""The maximum total size in bytes of the subjects that are counted. Other subjects are estimated."""
+"""Subjects are counted only up to this total size in bytes. The sizes of the others stay estimates."""
 SUBJECTS_PER_REPORT = 400
 """The number of subjects that are counted or skipped between two progress reports."""
 
@@ -126,7 +123,7 @@ class SubjectPromptSizes:
         """Measure the sizes of all subjects, and repeatedly yield the number of subjects that are left.
 
         First, estimate the sizes of all new and changed subjects from their sizes in bytes. Then read
-        their files, except large ones, and count. A subject counts as changed if its size in bytes or
+        their files, except large ones, and count their characters and tokens. A subject counts as changed if its size in bytes or
         its modification time has changed. If `is_wanted` returns false, stop early. Called in a
         background thread.
         """
@@ -195,7 +192,7 @@ def find_index_range_of_slugs_with_prefix(slugs: list[str], prefix: str) -> tupl
 def make_running_subject_size_sums_by_topic(
     knowledge: KnowledgeBase, subject_sizes: SubjectPromptSizes
 ) -> dict[str, RunningSumsOfSubjectSizes]:
-    """Return the sums from which the sizes of a topic's folders are computed, by topic.
+    """For each topic, return the running sums from which the sizes of its folders are computed.
 
     Hidden subjects are not counted.
     """
@@ -282,8 +279,8 @@ class SystemPromptWithUnsavedChanges:
     * `marks` are the changes. `refusals` are changes that are not possible, with the reasons.
     * `prompt` is the `<knowledge>` section with the changes, and `size` is its size. `written_size`
       is the size of the section without the changes.
-    * `preloads`, `listings` and `sums` contain the sizes of each topic's pre-loaded subjects, listing
-      and folders, by topic.
+    * `preloads`, `listings` and `sums` contain, by topic, the sizes of its pre-loaded subjects, of its
+      listing and of its folders.
     """
 
     written: KnowledgeBase
