@@ -62,7 +62,7 @@ UNKNOWN_STATE_NAMES: dict[UnknownStateReason, str] = {
     "cut": "turn was given a shortened text",
     "masked": "turn was given masked secrets",
     "part": "turn was given only a part",
-    "tool": "given text is unknown",
+    "tool": "turn was given an unknown text",
     "unreadable": "cannot be read",
 }
 """A short description of each reason why kbtui cannot find out whether a subject has changed."""
