@@ -225,10 +225,10 @@ def _find_turns_of_file(workspace: Workspace, name: str) -> FileTurnHistory:
 
     Errors name the argument `file`.
     """
-    from kbtui.library.file_turn_history import blame_file_or_subject
+    from kbtui.library.file_turn_history import find_turns_touching_file_or_subject
 
     try:
-        return blame_file_or_subject(workspace, name, is_limited_to_workspace=True)
+        return find_turns_touching_file_or_subject(workspace, name, is_limited_to_workspace=True)
     except KbtuiError as error:
         raise type(error)(error.message, where="file", hint=error.hint) from error
 

@@ -244,7 +244,7 @@ class StderrWaitIndicator:
 def update_and_open_index(library: Library) -> IndexReader:
     """Bring the index up to date, print its notices on stderr, and return a reader."""
     with StderrWaitIndicator("bringing the index up to date"):
-        library.update_index()
+        library.request_index_update_and_wait()
         reader = library.open_index_reader()
     if library.index_notices_text:
         print_to_stderr(library.index_notices_text)

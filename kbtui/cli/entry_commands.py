@@ -610,7 +610,7 @@ def run_cites_command(args: Namespace) -> int:
     with open_workspace(args.workspace) as library:
         reader = update_and_open_index(library)
         with StderrWaitIndicator("finding citations"):
-            found = library.find_citations(decode_command_argument(args.ref))
+            found = library.find_citations_of_and_by_target(decode_command_argument(args.ref))
         cites = [*found.uses, *found.used_by]
         differences = _compare_citations_with_current_texts(library, cites) if args.diff else None
         renamed = library.find_renamed_subject(found.ref) if found.gone else None

@@ -103,7 +103,7 @@ def run_engine(inherited: EngineRestartHandover | None = None) -> int:
         )
         asyncio.run(server.serve_clients())
         if server.should_restart and still_holds_lock_and_socket():
-            _restart_in_same_process(
+            _restart_in_same_process_to_free_memory(
                 EngineRestartHandover(lock.duplicate_descriptor(), waiting, umask)
             )
     except (KbtuiError, OSError) as error:
@@ -120,7 +120,7 @@ def run_engine(inherited: EngineRestartHandover | None = None) -> int:
     return 0
 
 
-def _restart_in_same_process(state: EngineRestartHandover) -> NoReturn:
+def _restart_in_same_process_to_free_memory(state: EngineRestartHandover) -> NoReturn:
     """Replace the program of this process with a new engine. The process id, the lock and the socket stay the same.
 
     Replacing the program is the only way to free the hundreds of megabytes that the libraries for

@@ -56,7 +56,7 @@ class AllProjectsSearch:
         for reader in readers.values():
             reader.close()
 
-    def open_vector_store(
+    def open_vector_store_of_generation(
         self, index: SearchedIndex, worker: EmbeddingWorker
     ) -> VectorStore | None:
         """Return the current vectors of an index, or None if the index has no vectors."""
@@ -64,7 +64,7 @@ class AllProjectsSearch:
         with self._lock:
             store = self._stores.get(folder)
         if store is None:
-            store = worker.open_vector_store(folder)
+            store = worker.open_vector_store_of_generation(folder)
             with self._lock:
                 self._stores[folder] = store
         elif index.workspace.root != self._workspace.root:
@@ -179,9 +179,9 @@ class AllProjectsVectorSearch:
         self._projects, self._worker, self._wait = projects, worker, wait
         self._stores: dict[Path, VectorStore | None] = {}
 
-    def start_query_embedding(self, text: str) -> Callable[[], QueryVector]:
+    def start_computing_query_vector(self, text: str) -> Callable[[], QueryVector]:
         """Start embedding a query, and return a function that waits for the query's vector."""
-        pending = self._worker.start_query_embedding(text)
+        pending = self._worker.start_computing_query_vector(text)
 
         def wait_for_query_vector() -> QueryVector:
             if self._worker.keywords_only_notice is not None and self._wait:
@@ -189,7 +189,7 @@ class AllProjectsVectorSearch:
             if self._worker.keywords_only_notice is not None:
                 return QueryVector(None, self._worker.keywords_only_notice)
             try:
-                return QueryVector(self._worker.finish_query_embedding(text, pending))
+                return QueryVector(self._worker.wait_for_or_compute_query_vector(text, pending))
             except Exception as error:
                 return QueryVector(None, make_keywords_only_notice("error", str(error)))
 
@@ -240,7 +240,9 @@ class AllProjectsVectorSearch:
         folder = index.reader.folder
         if folder not in self._stores:
             try:
-                self._stores[folder] = self._projects.open_vector_store(index, self._worker)
+                self._stores[folder] = self._projects.open_vector_store_of_generation(
+                    index, self._worker
+                )
             except BaseException as error:
                 if not isinstance(error, Exception) and not is_rust_panic(error):
                     raise

@@ -197,7 +197,7 @@ class ReferenceCountedObjects(Generic[Shared]):
                 self._objects[key] = (made, {user})
             return made
 
-    def release(self, key: str, user: object) -> Shared | None:
+    def release_and_return_if_unused(self, key: str, user: object) -> Shared | None:
         """Remove a user of an object. Return the object if it has no users left, otherwise None."""
         with self._lock:
             found = self._objects.get(key)
@@ -366,11 +366,13 @@ class WorkspaceEmbeddingModel:
         """
         if self._bulk_process is not None:
             self._bulk_process = None
-            if process := self._shared.bulk_processes.release(self._shared_model_key, self):
+            if process := self._shared.bulk_processes.release_and_return_if_unused(
+                self._shared_model_key, self
+            ):
                 process.close()
 
     def _release_embedder(self) -> None:
-        embedder = self._shared.embedders.release(self._shared_model_key, self)
+        embedder = self._shared.embedders.release_and_return_if_unused(self._shared_model_key, self)
         if isinstance(embedder, EmbeddingProcess):
             embedder.close()
 
@@ -466,7 +468,7 @@ class EmbeddingWorker:
         self._wake.set()
         self._thread.start()
 
-    def stop_thread(self) -> None:
+    def stop_thread_without_waiting(self) -> None:
         """Ask the thread to stop after the current batch, without waiting for it to end.
 
         An interrupted write leaves the table of vectors unchanged.
@@ -522,7 +524,7 @@ class EmbeddingWorker:
         return self._pause_policy.find_embedding_pause_reason()
 
     @property
-    def index_generation_name(self) -> str | None:
+    def name_of_generation_with_open_vectors(self) -> str | None:
         """The name of the index generation whose vectors are open."""
         return self._open_folder.name if self._open_folder else None
 
@@ -548,7 +550,7 @@ class EmbeddingWorker:
 
     # queries, from any thread
 
-    def start_query_embedding(self, text: str) -> Future[Matrix] | None:
+    def start_computing_query_vector(self, text: str) -> Future[Matrix] | None:
         """Start embedding a query. Return None if the model is not loaded yet."""
         self.request_model_loading()
         if not self._model.is_model_loaded:
@@ -563,7 +565,7 @@ class EmbeddingWorker:
     ) -> SemanticRanking:
         """Rank chunks by meaning. Call this only while `keywords_only_notice` is None.
 
-        `pending` is the result of `start_query_embedding` for `text`.
+        `pending` is the result of `start_computing_query_vector` for `text`.
         """
         from kbtui.index.vector_store import LEAN_CANDIDATES, move_vector_towards
 
@@ -574,7 +576,9 @@ class EmbeddingWorker:
                 towards = store.get_vector_of_first_embedded_chunk(
                     question.worded[:LEAN_CANDIDATES]
                 )
-                vector = move_vector_towards(self.finish_query_embedding(text, pending), towards)
+                vector = move_vector_towards(
+                    self.wait_for_or_compute_query_vector(text, pending), towards
+                )
                 where = make_vector_filter_of_request(question)
                 ranked = store.search_nearest_chunks(vector, where, question.depth)
                 ranked = self._merge_ranking_of_published_vectors(ranked, vector, where, question)
@@ -625,8 +629,10 @@ class EmbeddingWorker:
             return ranked
         return join_disjoint_rankings(ranked, remote)
 
-    def finish_query_embedding(self, text: str, pending: Future[Matrix] | None) -> list[float]:
-        """Return the vector of a query. `pending` is the result of `start_query_embedding` for `text`."""
+    def wait_for_or_compute_query_vector(
+        self, text: str, pending: Future[Matrix] | None
+    ) -> list[float]:
+        """Return the vector of a query. `pending` is the result of `start_computing_query_vector` for `text`."""
         # If the pool has not started on this query, this thread embeds it. Waiting for the pool's
         # other queries would take longer.
         has_begun = pending is not None and not pending.cancel()
@@ -634,7 +640,7 @@ class EmbeddingWorker:
         vector: list[float] = rows[0].tolist()
         return vector
 
-    def open_vector_store(self, folder: Path) -> VectorStore | None:
+    def open_vector_store_of_generation(self, folder: Path) -> VectorStore | None:
         """Return the vectors of the index generation at `folder`.
 
         The generation can belong to another workspace. Returns None if the generation has no vectors of
@@ -677,7 +683,7 @@ class EmbeddingWorker:
             self._model.load_model()
         self._failures = 0
         if self._folder is not None and not self._stop.is_set():
-            self._update_vectors(self._folder)
+            self._add_missing_vectors_or_repair_store(self._folder)
 
     def _report_model_failure(self, reason: str, details: str, hint: str | None = None) -> None:
         """Record and log why semantic search is unavailable, and wake waiting callers."""
@@ -716,7 +722,7 @@ class EmbeddingWorker:
             self._on_change()
         return self.is_asleep
 
-    def _update_vectors(self, folder: Path) -> None:
+    def _add_missing_vectors_or_repair_store(self, folder: Path) -> None:
         """Embed all passages that have no vector.
 
         If the vector files are unusable, rebuild them.
@@ -769,7 +775,7 @@ class EmbeddingWorker:
         )
         cache = EmbeddingCache(self._cache_dir / "embeddings.sqlite", self._model_key, published)
         try:
-            remote = self._open_published_vector_table(folder)
+            remote = self._get_searcher_of_vectors_in_object_storage(folder)
             if (
                 self._open_folder != folder
                 or self._chunk_embedder is None
@@ -813,7 +819,9 @@ class EmbeddingWorker:
         self.model_ready.set()
         self._on_change()
 
-    def _open_published_vector_table(self, folder: Path) -> PublishedVectorTableSearcher | None:
+    def _get_searcher_of_vectors_in_object_storage(
+        self, folder: Path
+    ) -> PublishedVectorTableSearcher | None:
         """Return a searcher for the published vectors that stay in object storage, or None if there are none.
 
         If neither the published table nor the index generation has changed, returns the same object as before.

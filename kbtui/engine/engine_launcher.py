@@ -72,10 +72,10 @@ def read_engine_lock_file() -> EngineLockContent | None:
     The lock file contains the path of the engine's socket. This path depends on XDG_RUNTIME_DIR, which
     can differ between the engine and a client, for example under ssh or cron.
     """
-    return read_lock_file(get_engine_lock_path())
+    return read_engine_or_index_lock_file(get_engine_lock_path())
 
 
-def read_lock_file(path: Path) -> EngineLockContent | None:
+def read_engine_or_index_lock_file(path: Path) -> EngineLockContent | None:
     """Return the content of an engine's or an index's lock file; None if no valid content can be read."""
     try:
         found = json.loads(path.read_text("utf-8"))
@@ -89,7 +89,7 @@ def read_lock_file(path: Path) -> EngineLockContent | None:
 
 def is_workspace_open_in_engine(workspace: Workspace) -> bool:
     """Return whether an engine has a workspace open, and therefore keeps the workspace's index up to date."""
-    found = read_lock_file(get_index_lock_path(workspace))
+    found = read_engine_or_index_lock_file(get_index_lock_path(workspace))
     if found is None or "pid" not in found:
         return False
     if found.get("host") != os.uname().nodename:
@@ -247,7 +247,7 @@ def connect_or_start_engine(
         return client
     if not start:
         raise EngineNotRunningError("no engine is running", hint="run `kbtui index` to start one")
-    started, is_killed = _start_engine(workspace), False
+    started, is_killed = _start_engine_process(workspace), False
     lost_at, patience = math.inf, 0.2
     end = time.monotonic() + wait
     pause = 0.02
@@ -264,9 +264,13 @@ def connect_or_start_engine(
             # to exit.
             lost_at = min(lost_at, time.monotonic())
             if time.monotonic() - lost_at > patience:
-                started, lost_at, patience = _start_engine(workspace), math.inf, patience * 2
+                started, lost_at, patience = (
+                    _start_engine_process(workspace),
+                    math.inf,
+                    patience * 2,
+                )
         elif code is not None and code < 0 and not is_killed:
-            started, is_killed = _start_engine(workspace), True
+            started, is_killed = _start_engine_process(workspace), True
         elif code is not None:
             break
     raise EngineUnavailableError(
@@ -356,7 +360,7 @@ def _try_connect_to_engine(workspace: Workspace, *, opens: bool) -> EngineClient
     return None
 
 
-def _start_engine(workspace: Workspace) -> Any:
+def _start_engine_process(workspace: Workspace) -> Any:
     """Start the engine's process. Raises `EngineUnavailableError` if that fails."""
     if kind := find_network_file_system_type(workspace.cache_dir):
         # On a network file system, locks and shared memory are unreliable: two engines could write

@@ -275,7 +275,7 @@ def make_engine_search_arguments(request: EngineSearchArguments) -> dict[str, An
     return {**request, "question": question, "wait": wait, "timeout": wait + SEARCH_SECONDS}
 
 
-class _JsonScannerOptions:
+class _DefaultJsonDecoderOptions:
     """The options that `json.loads` gives to its scanner."""
 
     strict = True
@@ -287,7 +287,7 @@ def _raise_for_unserializable_value(value: object) -> object:
     raise TypeError(f"not a JSON value: {value!r}")
 
 
-_scan_json: Any = make_scanner(_JsonScannerOptions)  # type: ignore[arg-type]
+_scan_json: Any = make_scanner(_DefaultJsonDecoderOptions)  # type: ignore[arg-type]
 _encode_json: Any = make_encoder(
     None,
     _raise_for_unserializable_value,
@@ -301,7 +301,7 @@ _encode_json: Any = make_encoder(
 )
 
 
-def _parse_json(text: str) -> Any:
+def _parse_json_without_importing_json(text: str) -> Any:
     """Parse JSON like `json.loads`, but import `json` only to raise its error."""
     try:
         value, end = _scan_json(text, 0)
@@ -332,7 +332,7 @@ def parse_frame_length(header: bytes, max_bytes: int) -> int:
 def decode_frame_body(body: bytes) -> Any:
     """Parse a frame's body. Raises `InvalidProtocolFrameError` if the body is not a JSON object."""
     try:
-        message = _parse_json(body.decode("utf-8"))
+        message = _parse_json_without_importing_json(body.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise InvalidProtocolFrameError(f"not JSON: {error}") from error
     if not isinstance(message, dict):

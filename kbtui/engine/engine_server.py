@@ -161,7 +161,7 @@ class EngineServer:
                 self._clients
                 and not self._workspace_pool.is_busy
                 and not self._requests
-                and self._workspace_pool.is_model_unused
+                and self._workspace_pool.has_unused_loaded_model
             ):
                 self._log("the model is unused; restarting the engine to free the model's memory")
                 self.should_restart = True

@@ -251,7 +251,7 @@ class EngineWorkspace:
             self._schedule.stop,
             self._file_watcher.stop_thread,
             self._index_refresh_worker.stop_thread,
-            self._embedding_worker.stop_thread,
+            self._embedding_worker.stop_thread_without_waiting,
             self._session_archiver.stop_thread,
         )
         # Other workspaces may occupy all threads of `asyncio.to_thread`.
@@ -268,7 +268,7 @@ class EngineWorkspace:
         """Whether a thread may still be writing the index or the vectors. Use this only after `stop_threads`."""
         return self._index_refresh_worker.is_alive or self._embedding_worker.may_still_write_files
 
-    def close_files(self) -> None:
+    def close_index_and_wakeup_descriptor(self) -> None:
         """Close the files and descriptors that are still open after `stop_threads`."""
         self._search_service.close_index_if_idle(0.0)
         self._file_watcher.close_wakeup_descriptor()
@@ -354,9 +354,9 @@ class EngineWorkspace:
         if not self._index_refresh_worker.is_alive:
             return "the thread that writes the index has ended"
         with self.client_environment.apply_to_thread_or_task():
-            return self._explain_changed_settings()
+            return self._find_settings_reason_to_reopen()
 
-    def _explain_changed_settings(self) -> str | None:
+    def _find_settings_reason_to_reopen(self) -> str | None:
         now = make_fingerprint_of_settings_affecting_search()
         if now == self._environment:
             return None

@@ -230,7 +230,7 @@ class IndexRefreshWorker:
                 self.first_refresh.set()
                 self._register_workspace(index)
                 self._start_index_damage_check(index.folder)
-                self._compact_index(index, changes)
+                self._compact_index_or_schedule_compaction(index, changes)
                 self._close_after = CLOSE_INDEX_SECONDS if changes else 0.0
                 return False
             except BaseException as error:
@@ -268,7 +268,9 @@ class IndexRefreshWorker:
             register_workspace(workspace, self._settings)
             self._is_registered = True
 
-    def _compact_index(self, index: WorkspaceIndexWriter, changes: IndexRefreshChanges) -> None:
+    def _compact_index_or_schedule_compaction(
+        self, index: WorkspaceIndexWriter, changes: IndexRefreshChanges
+    ) -> None:
         """Compact the index now if that would be quick; otherwise schedule a compaction for later."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
         limit = COMPACT_AT_ONCE_MAX if self._compacts_at_once else 0

@@ -219,7 +219,7 @@ class SearchService:
         return partial(
             self._rank_chunks_by_meaning,
             text,
-            self._embedding_worker.start_query_embedding(text),
+            self._embedding_worker.start_computing_query_vector(text),
             wait,
         )
 
@@ -236,7 +236,7 @@ class SearchService:
             self._embedding_worker.model_ready.wait(wait)
         if self._embedding_worker.keywords_only_notice is not None:
             return SemanticRanking(None, self._embedding_worker.keywords_only_notice)
-        if generation != self._embedding_worker.index_generation_name:
+        if generation != self._embedding_worker.name_of_generation_with_open_vectors:
             return SemanticRanking(None, make_keywords_only_notice("index_replaced"))
         return self._embedding_worker.rank_chunks_by_meaning(text, pending, question)
 

@@ -18,7 +18,11 @@ from typing import TYPE_CHECKING
 
 from kbtui.engine.embedding_worker import SharedEmbeddingModels, return_freed_memory_to_system
 from kbtui.engine.engine_client import EngineClient
-from kbtui.engine.engine_launcher import get_index_lock_path, read_lock_file, try_to_lock_file
+from kbtui.engine.engine_launcher import (
+    get_index_lock_path,
+    read_engine_or_index_lock_file,
+    try_to_lock_file,
+)
 from kbtui.engine.engine_workspace import EngineWorkspace
 from kbtui.errors import EngineUnavailableError, KbtuiError
 from kbtui.workspace import Workspace, load_settings, paths
@@ -70,7 +74,7 @@ class PooledWorkspace:
         self.periodic_work: asyncio.Task[None] | None = None
 
     @property
-    def opened_workspace(self) -> EngineWorkspace | None:
+    def workspace_if_open(self) -> EngineWorkspace | None:
         """The workspace; None if it is not open yet, or could not be opened."""
         is_open = self.opening.done() and not self.opening.cancelled()
         return self.opening.result() if is_open and self.opening.exception() is None else None
@@ -78,7 +82,7 @@ class PooledWorkspace:
     @property
     def has_opening_failed(self) -> bool:
         """Whether the workspace could not be opened."""
-        return self.opening.done() and self.opened_workspace is None
+        return self.opening.done() and self.workspace_if_open is None
 
 
 def make_client_environment_fingerprint(client_environment: ClientEnvironment) -> tuple[str, ...]:
@@ -135,17 +139,17 @@ class WorkspacePool:
     def is_busy(self) -> bool:
         """Whether a workspace is being opened or closed, or is busy."""
         return bool(self._closings) or any(
-            slot.opened_workspace is None or slot.opened_workspace.is_busy
+            slot.workspace_if_open is None or slot.workspace_if_open.is_busy
             for slot in self._slots.values()
         )
 
     @property
-    def is_model_unused(self) -> bool:
+    def has_unused_loaded_model(self) -> bool:
         """Whether a model is loaded but unused: nothing has needed it for a while, and nothing will need it soon."""
         has_embedded_many = self.models.has_embedded_many
         seconds = BACKLOG_IDLE_SECONDS if has_embedded_many else MODEL_IDLE_SECONDS
         return self.models.has_loaded_model_unused_for(seconds) and not any(
-            slot.opened_workspace is None or slot.opened_workspace.has_passages_to_embed
+            slot.workspace_if_open is None or slot.workspace_if_open.has_passages_to_embed
             for slot in self._slots.values()
         )
 
@@ -201,10 +205,10 @@ class WorkspacePool:
 
     def list_workspace_statuses(self) -> list[WorkspaceStatus]:
         """Return the states of the open workspaces, in the order in which they were opened."""
-        opened = [slot.opened_workspace for slot in self._slots.values()]
+        opened = [slot.workspace_if_open for slot in self._slots.values()]
         return [one.make_workspace_status() for one in opened if one is not None]
 
-    def close_obsolete_workspace(self, slot: PooledWorkspace) -> None:
+    def close_workspace_and_raise_if_obsolete(self, slot: PooledWorkspace) -> None:
         """Close a workspace that must be opened again, and raise `ConnectionResetError`.
 
         Does nothing if the workspace can stay open.
@@ -217,7 +221,7 @@ class WorkspacePool:
 
     def _find_reason_to_reopen_workspace(self, slot: PooledWorkspace) -> str | None:
         """Return why a workspace must be closed and opened again, or None if it can stay open."""
-        if slot.opened_workspace is None or slot.lock is None:
+        if slot.workspace_if_open is None or slot.lock is None:
             return None
         if not slot.lock.is_locked_file_in_place():
             return "the lock file of the index was replaced"
@@ -226,7 +230,7 @@ class WorkspacePool:
             # The client for which the workspace was opened has left. The other clients connect again.
             return "no client has the environment variables with which the workspace was opened"
         try:
-            return slot.opened_workspace.find_reason_to_reopen()
+            return slot.workspace_if_open.find_reason_to_reopen()
         except Exception:
             return f"an error: {traceback.format_exc()}"
 
@@ -234,7 +238,7 @@ class WorkspacePool:
         """Close the workspaces that are idle or obsolete. Start the periodic work of the others."""
         now = time.monotonic()
         for slot in list(self._slots.values()):
-            if (opened := slot.opened_workspace) is None:
+            if (opened := slot.workspace_if_open) is None:
                 continue
             if reason := self._find_reason_to_reopen_workspace(slot):
                 self.close_workspace(slot, reason)
@@ -264,7 +268,7 @@ class WorkspacePool:
 
         Raises `KbtuiError` or `OSError`.
         """
-        log = self._make_workspace_logger(slot)
+        log = self._make_log_function_with_workspace_name(slot)
         try:
             if closing is not None:
                 await asyncio.wait([closing])
@@ -277,7 +281,7 @@ class WorkspacePool:
                 settings,
                 slot.threads,
                 self._umask,
-                lambda: self.close_obsolete_workspace(slot),
+                lambda: self.close_workspace_and_raise_if_obsolete(slot),
                 log,
                 self.models,
                 self._loads_model_early,
@@ -289,7 +293,7 @@ class WorkspacePool:
                 del self._slots[slot.index_directory]
             is_expected = isinstance(error, KbtuiError | OSError | asyncio.CancelledError)
             log(f"cannot open: {error if is_expected else traceback.format_exc()}")
-            self._release_workspace_lock(slot)
+            self._shut_down_pool_and_release_index_lock(slot)
             raise
         # The log command hides the rest of a line after a quotation mark. The path may be private.
         log(f"opened '{slot.workspace.root}'")
@@ -298,7 +302,7 @@ class WorkspacePool:
     def _lock_index_and_load_settings(self, slot: PooledWorkspace) -> Settings:
         """Lock the index of a workspace and load its settings; runs in a thread of the workspace."""
         with slot.client_environment.apply_to_thread_or_task():
-            slot.lock = lock_index(slot.workspace)
+            slot.lock = lock_index_or_take_over(slot.workspace)
             slot.lock.write_engine_pid_and_socket_path(self._socket_path)
             return load_settings()
 
@@ -307,7 +311,7 @@ class WorkspacePool:
         if self._slots.get(slot.index_directory) is not slot:
             return
         del self._slots[slot.index_directory]
-        self._make_workspace_logger(slot)(f"closed: {reason}")
+        self._make_log_function_with_workspace_name(slot)(f"closed: {reason}")
         for client in slot.clients:
             client.close()
         self._closings[slot.index_directory] = asyncio.create_task(self._stop_workspace(slot))
@@ -319,19 +323,21 @@ class WorkspacePool:
             try:
                 await opened.stop_threads()
             except Exception:
-                self._make_workspace_logger(slot)(f"an error: {traceback.format_exc()}")
+                self._make_log_function_with_workspace_name(slot)(
+                    f"an error: {traceback.format_exc()}"
+                )
             while opened.may_still_write_files:
                 await asyncio.sleep(0.1)
-            opened.close_files()
+            opened.close_index_and_wakeup_descriptor()
         except (KbtuiError, OSError):
             pass  # it could not be opened, which was logged
         finally:
-            self._release_workspace_lock(slot)
+            self._shut_down_pool_and_release_index_lock(slot)
             if self._closings.get(slot.index_directory) is asyncio.current_task():
                 del self._closings[slot.index_directory]
             return_freed_memory_to_system()
 
-    def _release_workspace_lock(self, slot: PooledWorkspace) -> None:
+    def _shut_down_pool_and_release_index_lock(self, slot: PooledWorkspace) -> None:
         slot.threads.shutdown(wait=False, cancel_futures=True)
         if slot.lock is not None:
             slot.lock.release()
@@ -344,13 +350,15 @@ class WorkspacePool:
         if self._closings:
             await asyncio.wait(list(self._closings.values()), timeout=END_SECONDS)
 
-    def _make_workspace_logger(self, slot: PooledWorkspace) -> Callable[[str], None]:
+    def _make_log_function_with_workspace_name(
+        self, slot: PooledWorkspace
+    ) -> Callable[[str], None]:
         """Return a log function that starts each message with a short name of the workspace."""
         name = slot.index_directory.name[:8]
         return lambda text: self._log(f"workspace {name}: {text}")
 
 
-def lock_index(workspace: Workspace) -> FileLock:
+def lock_index_or_take_over(workspace: Workspace) -> FileLock:
     """Lock the index of a workspace. If an older engine has locked it, ask that engine to exit.
 
     Raises `EngineUnavailableError` if another process does not release the lock within
@@ -360,7 +368,7 @@ def lock_index(workspace: Workspace) -> FileLock:
     end, ask_at = time.monotonic() + TAKEOVER_SECONDS, 0.0
     while (lock := try_to_lock_file(path)) is None:
         now = time.monotonic()
-        holder = read_lock_file(path)
+        holder = read_engine_or_index_lock_file(path)
         if now > end:
             raise EngineUnavailableError(
                 "another process is writing the index",

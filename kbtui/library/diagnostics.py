@@ -100,7 +100,7 @@ def _format_keywords_only_finding(values: Any) -> str:
     return f"no search by meaning: {text}" + (f"; {values['hint']}" if values.get("hint") else "")
 
 
-def _format_settings_finding(values: Any) -> str:
+def _format_settings_file_and_non_default_settings(values: Any) -> str:
     changed = ", ".join(values["changed"])
     state = (
         f"changed from the default: {changed}" if changed else "all settings are at their defaults"
@@ -172,7 +172,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "problem": "{detail}",
     "query_log_unusable": "searches are not logged: {detail}",
     "refresh_failed": "the last refresh failed: {detail}",
-    "settings": _format_settings_finding,
+    "settings": _format_settings_file_and_non_default_settings,
     "source_not_approved": "{name}: not approved, so it never runs; `kbtui source approve {name}` shows it and asks for approval",
     "source_run_failed": "{name}: the last run ended with status {status}: {detail}",
     "source_topic_unknown": "{name}: unknown topic {topic!r}",
@@ -265,7 +265,9 @@ def _diagnose_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:
         yield "note", "tmux_clipboard"
 
 
-def _report_changed_settings(library: Library | None) -> Iterator[FindingWithoutArea]:
+def _report_settings_file_and_non_default_settings(
+    library: Library | None,
+) -> Iterator[FindingWithoutArea]:
     from kbtui.workspace.user_settings import get_settings_path, list_settings_with_origins
 
     changed = [one.key.name for one in list_settings_with_origins() if one.origin != "default"]
@@ -441,7 +443,7 @@ def _diagnose_knowledge(library: Library) -> Iterator[FindingWithoutArea]:
     for problem in knowledge.problems:
         yield "wrong", "problem", {"detail": str(problem)}
     for problem in knowledge_lint.lint_knowledge(knowledge):
-        ref = _find_subject_ref_of_problem(knowledge, problem)
+        ref = _find_subject_ref_of_knowledge_problem(knowledge, problem)
         yield "note", "problem", {"detail": str(problem)}, ref
     for subject in subjects:
         if not subject.disabled and _has_hard_links(subject):
@@ -471,7 +473,9 @@ def _diagnose_installed_learn_tool(
         yield "note", codes[problem], {"file": LEARN_TOOL_FILE}
 
 
-def _find_subject_ref_of_problem(knowledge: KnowledgeBase, problem: KnowledgeProblem) -> str | None:
+def _find_subject_ref_of_knowledge_problem(
+    knowledge: KnowledgeBase, problem: KnowledgeProblem
+) -> str | None:
     topic, place = problem.topic, problem.where or ""
     if topic is None or not place.startswith(f"{topic}/"):
         return None
@@ -769,7 +773,7 @@ def _diagnose_model(library: Library) -> Iterator[FindingWithoutArea]:
 
 _ENVIRONMENT_CHECKS = {
     "terminal": _diagnose_terminal,
-    "settings": _report_changed_settings,
+    "settings": _report_settings_file_and_non_default_settings,
     "packages": _diagnose_packages,
 }
 _WORKSPACE_CHECKS = {

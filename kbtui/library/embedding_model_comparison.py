@@ -92,8 +92,10 @@ def compare_models(
     """
     log = QueryLog(workspace.data_dir / "queries.sqlite")
     opened = _map_queries_to_opened_chunks(log)
-    queries = _list_logged_queries(log, [*opened], max_queries)
-    passages, total = _sample_passages(reader, max_passages, set().union(*opened.values()))
+    queries = _select_logged_queries_to_compare(log, [*opened], max_queries)
+    passages, total = _sample_evenly_spaced_passages(
+        reader, max_passages, set().union(*opened.values())
+    )
     # Load both models first, so that a model that cannot be loaded is reported before the slow part
     # begins.
     report("loading both models")
@@ -101,9 +103,9 @@ def compare_models(
     measured = []
     for one in loaded:
         with closing(_CachingEmbedder(workspace, one, report)) as vectors:
-            measured.append(_measure_embedding_model(vectors, queries, passages, total))
+            measured.append(_embed_samples_and_measure_model(vectors, queries, passages, total))
     first, second = measured
-    ranks = (_rank_passages(first), _rank_passages(second))
+    ranks = (_rank_passages_for_each_query(first), _rank_passages_for_each_query(second))
     compared = [
         _compare_best_passages(query, passages, ranks_first, ranks_second)
         for query, ranks_first, ranks_second in zip(queries, *ranks, strict=True)
@@ -135,7 +137,7 @@ def _load_current_model(setting: str) -> _ModelToCompare:
             where="model",
             hint="`KBTUI_MODEL= kbtui model compare PATH` compares with the packaged model",
         )
-    return _load_model(find_embedding_model(setting))
+    return _load_model_and_measure_duration(find_embedding_model(setting))
 
 
 def _load_model_to_compare_with(folder: str) -> _ModelToCompare:
@@ -146,14 +148,14 @@ def _load_model_to_compare_with(folder: str) -> _ModelToCompare:
     if not path.is_dir():
         raise UsageError("there is no such directory", where=str(path), hint=hint)
     try:
-        return _load_model(find_embedding_model(str(path.resolve())))
+        return _load_model_and_measure_duration(find_embedding_model(str(path.resolve())))
     except EmbeddingModelUnavailableError as error:
         if error.where is None:  # a package cannot be imported
             raise
         raise UsageError(error.message, where=str(path), hint=hint) from error
 
 
-def _load_model(source: EmbeddingModelKeyAndSource) -> _ModelToCompare:
+def _load_model_and_measure_duration(source: EmbeddingModelKeyAndSource) -> _ModelToCompare:
     began = time.perf_counter()
     embedder = TorchEmbeddingModel(source)
     return _ModelToCompare(source, embedder, time.perf_counter() - began)
@@ -168,7 +170,7 @@ def _map_queries_to_opened_chunks(log: QueryLog) -> dict[str, set[str]]:
     return found
 
 
-def _list_logged_queries(log: QueryLog, first: Sequence[str], limit: int) -> list[str]:
+def _select_logged_queries_to_compare(log: QueryLog, first: Sequence[str], limit: int) -> list[str]:
     """Return at most `limit` logged queries, with their filters removed.
 
     The queries in `first` come first, then the most frequent queries of the last year.
@@ -185,7 +187,7 @@ def _list_logged_queries(log: QueryLog, first: Sequence[str], limit: int) -> lis
     return found
 
 
-def _sample_passages(
+def _sample_evenly_spaced_passages(
     reader: IndexReader, limit: int, wanted: Collection[str]
 ) -> tuple[list[_SampledPassage], int]:
     """Return at most `limit` evenly spaced passages, and the number of passages in the index that need a vector.
@@ -311,7 +313,7 @@ class _CachingEmbedder:
         return found, len(missing), time.perf_counter() - began
 
 
-def _measure_embedding_model(
+def _embed_samples_and_measure_model(
     vectors: _CachingEmbedder,
     queries: Sequence[str],
     passages: Sequence[_SampledPassage],
@@ -353,7 +355,7 @@ def _measure_embedding_model(
     return _ModelMeasurementsAndVectors(facts, of_passages, of_queries)
 
 
-def _rank_passages(measured: _ModelMeasurementsAndVectors) -> Any:
+def _rank_passages_for_each_query(measured: _ModelMeasurementsAndVectors) -> Any:
     """Return one row for each query: the positions of the passages most similar to the query, best first."""
     similarities = measured.queries @ measured.passages.T
     return np.argsort(-similarities, axis=1, kind="stable")[:, :BEST_HITS]

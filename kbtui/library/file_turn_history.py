@@ -169,7 +169,7 @@ class FileTurnHistory(NamedTuple):
     earlier_names: list[str]
     problems: dict[str, str]
 
-    def format_requested_lines(self) -> str:
+    def format_requested_line_range(self) -> str:
         """Return the requested lines, such as `3` or `3-5`; "" if no lines were requested."""
         return _format_line_range(self.lines) if self.lines else ""
 
@@ -227,7 +227,7 @@ def map_turns_to_actions_and_commands(
 
     known_texts: dict[str, str | None] = {}
     shorten_path = make_path_shortener(workspace)
-    find_earlier_text = _make_finder_of_committed_texts(workspace)
+    find_earlier_text = _make_finder_of_committed_text_at_time(workspace)
     return {
         turn.number: collect_turn_actions_and_commands(
             turn,
@@ -240,7 +240,7 @@ def map_turns_to_actions_and_commands(
     }
 
 
-def _make_finder_of_committed_texts(workspace: Workspace) -> FindEarlierText | None:
+def _make_finder_of_committed_text_at_time(workspace: Workspace) -> FindEarlierText | None:
     """Return a function that finds a file's text in Git at a given time; None if there is no repository.
 
     The function takes a path relative to the workspace.
@@ -264,7 +264,7 @@ def _make_finder_of_committed_texts(workspace: Workspace) -> FindEarlierText | N
     return find_committed_text
 
 
-def list_files_used_by_call(
+def list_files_used_by_call_or_turn(
     workspace: Workspace, conversation: Conversation, ref: Ref, line: int = 0
 ) -> list[FileUsedByCall]:
     """Return the existing files that a call or a whole turn read or changed.
@@ -319,7 +319,7 @@ def make_path_shortener(workspace: Workspace) -> Callable[[str], str]:
     return lru_cache(maxsize=10_000)(lambda path: make_path_relative_to_project(path, directories))
 
 
-def blame_file(
+def find_turns_touching_file(
     workspace: Workspace, name: str, lines: LineRange | None = None, directory: str | None = None
 ) -> FileTurnHistory:
     """Find the turns that changed or read a file, under any of its names, newest first.
@@ -341,10 +341,10 @@ def blame_file(
     committed = os.path.join(prefix, path)  # noqa: PTH118
     if history is not None and not os.path.isabs(path):  # noqa: PTH117
         committed = history.find_committed_path(committed)
-        if (known := _remove_directory_from_path(committed, prefix)) is not None:
+        if (known := _make_path_relative_to_directory(committed, prefix)) is not None:
             names.add_earlier_name(known, None)
         for earlier in history.list_earlier_paths(committed):
-            if (known := _remove_directory_from_path(earlier.path, prefix)) is not None:
+            if (known := _make_path_relative_to_directory(earlier.path, prefix)) is not None:
                 names.add_earlier_name(known, earlier.until)
     found, problems = _find_turns_with_actions_on_file(workspace, names, shorten_path)
     if not found and os.path.isdir(os.path.join(root, path)):  # noqa: PTH112, PTH118
@@ -374,7 +374,7 @@ def blame_file(
     )
 
 
-def blame_file_or_subject(
+def find_turns_touching_file_or_subject(
     workspace: Workspace,
     name: str,
     directory: str | None = None,
@@ -385,7 +385,7 @@ def blame_file_or_subject(
 
     `name` is a path relative to `directory` or to the workspace, or else the reference of a subject. If it
     ends with a range of lines (`src/main.py:12-20`), find only the turns that wrote these lines. Raises the
-    same errors as `blame_file`. If `is_limited_to_workspace` is true, a path outside the workspace raises
+    same errors as `find_turns_touching_file`. If `is_limited_to_workspace` is true, a path outside the workspace raises
     `UsageError`.
     """
     path, lines = split_file_name_and_line_range(workspace, name, directory)
@@ -394,13 +394,13 @@ def blame_file_or_subject(
     if is_limited_to_workspace and not is_inside:
         raise UsageError("the file is outside the workspace", where=name)
     try:
-        return blame_file(workspace, path, lines, directory)
+        return find_turns_touching_file(workspace, path, lines, directory)
     except NothingFound as error:
         file = _find_subject_file(workspace, path, has_disabled=not is_limited_to_workspace)
         if file is None:
             raise
         try:
-            return blame_file(workspace, file, lines)
+            return find_turns_touching_file(workspace, file, lines)
         except NothingFound as other:
             # An error about a missing subject must quote what the user entered, not the subject's
             # path.
@@ -510,7 +510,7 @@ def _resolve_path_entered_by_user(
     return shorten_path(os.path.normpath(next(existing, default)))
 
 
-def _remove_directory_from_path(path: str, prefix: str) -> str | None:
+def _make_path_relative_to_directory(path: str, prefix: str) -> str | None:
     if not prefix:
         return path
     return path[len(prefix) + 1 :] if path.startswith(f"{prefix}/") else None
@@ -526,7 +526,7 @@ def _find_turns_with_actions_on_file(
     from kbtui.conversations.conversation_repository import list_conversations
 
     infos = list_conversations(workspace, counts=False)
-    find_committed_text = _make_finder_of_committed_texts(workspace)
+    find_committed_text = _make_finder_of_committed_text_at_time(workspace)
 
     learned = _LearnToolReadFinder(workspace, shorten_path)
 
@@ -539,9 +539,11 @@ def _find_turns_with_actions_on_file(
     before: set[str] = set()
     while (wanted := set(names.until)) != before:
         before = wanted
-        scan = _FileNameScanner(wanted | learned.add_paths_and_list_names_in_learn_calls(wanted))
+        scan = _ConversationsNamingFileFilter(
+            wanted | learned.add_possible_subject_paths_and_list_their_names(wanted)
+        )
         for info in infos:
-            if info.id not in read and scan.may_contain_name(info):
+            if info.id not in read and scan.may_conversation_contain_name(info):
                 conversations[info.id], read[info.id] = _load_conversation_with_file_actions(
                     info,
                     shorten_path,
@@ -618,7 +620,7 @@ class _LearnToolReadFinder:
         except KbtuiError:  # the configuration of the topics is invalid
             return None
 
-    def add_paths_and_list_names_in_learn_calls(self, paths: Iterable[str]) -> set[str]:
+    def add_possible_subject_paths_and_list_their_names(self, paths: Iterable[str]) -> set[str]:
         """Add the paths that may belong to subjects, and return the names by which `learn` calls can refer to these subjects.
 
         A name is the last part of a subject's slug. Paths are relative to the workspace. Call this method
@@ -633,7 +635,8 @@ class _LearnToolReadFinder:
         for path in paths:
             stem = os.path.splitext(path)[0]  # noqa: PTH122
             if any(
-                _remove_directory_from_path(path, os.path.normpath(one.subjects)) for one in topics
+                _make_path_relative_to_directory(path, os.path.normpath(one.subjects))
+                for one in topics
             ):
                 self._path_of_stem[stem] = path
                 slugs.add(os.path.basename(stem).removeprefix("."))  # noqa: PTH119
@@ -687,7 +690,7 @@ def _group_file_actions_by_turn(
         )
 
 
-class _FileNameScanner:
+class _ConversationsNamingFileFilter:
     """Finds the conversations that may contain the name of a file, without parsing them.
 
     Searching the bytes of a conversation's file is faster than parsing the file. JP stores the
@@ -714,7 +717,7 @@ class _FileNameScanner:
         self._plain_and_coded = [*self._plain, *sorted(coded_texts)]
         self._is_too_short = any(len(needle) < 3 for needle in self._plain_and_coded)
 
-    def may_contain_name(self, info: ConversationInfo) -> bool:
+    def may_conversation_contain_name(self, info: ConversationInfo) -> bool:
         """Return whether a conversation may contain one of the names.
 
         The result is also True if the conversation's file cannot be searched or is cut off, because

@@ -182,7 +182,7 @@ class IndexAndEngineAccess:
             with self._lock:
                 client = self._idle_clients.pop() if self._idle_clients else None
             try:
-                client = client or self._open_engine_connection()
+                client = client or self._connect_engine_unless_recently_unresponsive()
                 with cancellation.close_client_on_cancel(client):
                     found = send(client)
             except EngineUnavailableError as error:
@@ -201,7 +201,7 @@ class IndexAndEngineAccess:
             return found
         raise AssertionError("unreachable: the second try returns or raises")
 
-    def _open_engine_connection(self) -> EngineClient:
+    def _connect_engine_unless_recently_unresponsive(self) -> EngineClient:
         """Connect to the engine.
 
         If the engine recently failed to answer, raise the same error at once.

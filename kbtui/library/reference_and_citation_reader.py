@@ -142,15 +142,15 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
         if target.kind == "topic":
             return self.learn(target.topic or "")
         if target.kind == "subject":
-            return self._read_referenced_subject_lines(target)
+            return self._read_text_of_subject_reference(target)
         if target.kind == "chunk":
             found = self.open_index_reader().get_chunk_by_id(target.chunk or "")
             if found is None:
                 raise NothingFound("this passage no longer exists", where=str(target))
             return found[0].text
-        return self._read_referenced_conversation_text(target)
+        return self._read_text_of_conversation_reference(target)
 
-    def _read_referenced_subject_lines(self, ref: Ref) -> str:
+    def _read_text_of_subject_reference(self, ref: Ref) -> str:
         text = self.read_subject_text(self.find_subject(ref))
         if ref.lines is None:
             return text
@@ -161,7 +161,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
             raise NothingFound(f"the subject has {count}", where=str(ref))
         return "\n".join(lines[first - 1 : last])
 
-    def _read_referenced_conversation_text(self, ref: Ref) -> str:
+    def _read_text_of_conversation_reference(self, ref: Ref) -> str:
         # A search without an engine imports this module, and must not wait for `dataclasses`.
         from dataclasses import replace
 
@@ -170,7 +170,9 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
 
         conversation = self.load_conversation(ref.conversation or "")
         turns = (
-            conversation.turns if ref.turn is None else [_get_turn_of_reference(conversation, ref)]
+            conversation.turns
+            if ref.turn is None
+            else [_look_up_turn_by_reference(conversation, ref)]
         )
         marks = MarkStore(self.workspace).map_marks_by_turn(conversation)
         outdated = self.map_outdated_citations_by_turn(replace(conversation, turns=turns))
@@ -203,11 +205,11 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
 
         `name` is a path relative to `directory` or to the workspace, or else the reference of a subject. If
         it ends with a range of lines (`src/main.py:12-20`), find only the turns that wrote these lines.
-        Raises the same errors as `blame_file`.
+        Raises the same errors as `find_turns_touching_file`.
         """
-        from kbtui.library.file_turn_history import blame_file_or_subject
+        from kbtui.library.file_turn_history import find_turns_touching_file_or_subject
 
-        return blame_file_or_subject(self.workspace, name, directory)
+        return find_turns_touching_file_or_subject(self.workspace, name, directory)
 
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
         """Return the citations that a conversation makes, with the current titles of the cited entries and files."""
@@ -262,7 +264,9 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
     ) -> tuple[str, bool]:
         """Return the title of a citation's target, and whether the target no longer exists."""
         if cite.kind == "file":
-            return cite.title, _is_workspace_file_missing(self.workspace.root, cite.target)
+            return cite.title, _is_path_inside_workspace_but_missing(
+                self.workspace.root, cite.target
+            )
         if cite.kind == "subject" and not cite.gone:
             topic, _, slug = cite.target.partition("/")
             subject = targets.find_subject(topic, slug)
@@ -308,7 +312,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
         root = self.workspace.root
         if isinstance(target, str):
             names = [target, os.path.join(root, target)]  # noqa: PTH118
-            return names, None, _is_workspace_file_missing(root, target)
+            return names, None, _is_path_inside_workspace_but_missing(root, target)
         if target.kind == "chunk":
             is_gone = self.open_index_reader().get_chunk_by_id(target.chunk or "") is None
             return [str(target)], target.chunk, is_gone
@@ -325,7 +329,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
             names.append(os.path.normpath(os.path.join(topic.subjects, f"{target.slug}.md")))  # noqa: PTH118
         return names, None, subject is None
 
-    def find_citations(self, name: str | Ref) -> Citations:
+    def find_citations_of_and_by_target(self, name: str | Ref) -> Citations:
         """Find the turns that cite a target, and the citations that the target makes. Does not update the index."""
         from kbtui.citations.tool_call_citations import Citations
 
@@ -349,7 +353,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
         Raises `NothingFound` if the target does not exist.
         """
         if isinstance(target, str):
-            if _is_workspace_file_missing(self.workspace.root, target):
+            if _is_path_inside_workspace_but_missing(self.workspace.root, target):
                 raise NothingFound("there is no such file", where=target)
             return []
         if target.kind == "subject":
@@ -366,7 +370,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
         # A search without an engine imports this module and must not wait for `dataclasses`.
         from dataclasses import replace
 
-        turn = _get_turn_of_reference(conversation, target)
+        turn = _look_up_turn_by_reference(conversation, target)
         if target.call is not None:
             turn = replace(turn, events=[one for one in turn.events if one.call == target.call])
         return self.extract_citations(replace(conversation, turns=[turn]))
@@ -386,13 +390,13 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
         except (UsageError, NothingFound) as error:
             if isinstance(error, NothingFound) and ref is None:
                 raise  # the reference is to a conversation in another workspace
-            if (path := self._find_citation_target_of_path(text)) is not None:
+            if (path := self._find_cited_subject_or_file_by_path(text)) is not None:
                 return path
             if ref is None or ref.kind == "topic":
                 raise
             return ref
 
-    def _find_citation_target_of_path(self, text: str) -> Ref | str | None:
+    def _find_cited_subject_or_file_by_path(self, text: str) -> Ref | str | None:
         """Return the citation target for a path, or None.
 
         For the path of a subject, return the subject's reference. For any other path, return the
@@ -422,7 +426,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
         return None
 
 
-def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
+def _look_up_turn_by_reference(conversation: Conversation, ref: Ref) -> Turn:
     """Return the turn of a reference; raises `NothingFound` if the turn or call does not exist."""
     from kbtui.conversations.conversation_repository import check_turn_and_call_exist
 
@@ -491,7 +495,7 @@ def _get_entry_title(entries: dict[str, CatalogEntry], entry_id: str, default: s
     return entry.title if entry else default
 
 
-def _is_workspace_file_missing(root: Path, path: str) -> bool:
+def _is_path_inside_workspace_but_missing(root: Path, path: str) -> bool:
     """Return whether a file of the workspace is missing; false for a path outside the workspace."""
     full = os.path.normpath(root / path)
     if not full.startswith(f"{root}/"):

@@ -97,7 +97,7 @@ class SubjectHistory(NamedTuple):
     problem: str | None = None
 
 
-def find_citation(reader: ReferenceAndCitationReader, key: CitationKey) -> Citation:
+def find_citation_by_key(reader: ReferenceAndCitationReader, key: CitationKey) -> Citation:
     """Return the citation with this key, extracted from its conversation. Raises `NothingFound`."""
     for cite in reader.extract_citations(reader.load_conversation(key.conversation)):
         if cite.key == key:
@@ -113,7 +113,7 @@ def read_given_and_current_text(
     Raises `NothingFound` if the cited target is not a subject, if the turn no longer exists, or if
     the text that the turn was given is unknown. Raises `KbtuiError` if the subject cannot be read.
     """
-    given = cite.given or find_citation(reader, cite.key).given
+    given = cite.given or find_citation_by_key(reader, cite.key).given
     if given is None:
         raise NothingFound("the text that the turn was given is unknown", where=cite.source)
     knowledge = reader.load_knowledge()
@@ -151,7 +151,7 @@ def read_subject_history(reader: ReferenceAndCitationReader, ref: Ref) -> Subjec
     try:
         subject = reader.find_subject(ref)
     except NothingFound:
-        if not _may_have_been_deleted(reader, ref):
+        if not _may_subject_have_been_deleted(reader, ref):
             raise
         if (renamed := find_renamed_subject(reader, ref)) is not None:
             return read_subject_history(reader, renamed)
@@ -165,7 +165,7 @@ def read_subject_history(reader: ReferenceAndCitationReader, ref: Ref) -> Subjec
     return SubjectHistory(ref, versions, problem)
 
 
-def _may_have_been_deleted(reader: ReferenceAndCitationReader, ref: Ref) -> bool:
+def _may_subject_have_been_deleted(reader: ReferenceAndCitationReader, ref: Ref) -> bool:
     """Return whether a subject that was not found may have been deleted, rather than disabled."""
     knowledge = reader.load_knowledge()
     topic = knowledge.topics.get(ref.topic or "")

@@ -204,7 +204,7 @@ class Library(ReferenceAndCitationReader):
             info
         )
 
-    def update_index(self, wait: float = UPDATE_SECONDS) -> None:
+    def request_index_update_and_wait(self, wait: float = UPDATE_SECONDS) -> None:
         """Have the engine update the index, and wait at most `wait` seconds for the update.
 
         If no engine is available, this process updates its temporary index, if it has one.
@@ -279,7 +279,7 @@ class Library(ReferenceAndCitationReader):
                 reason = str(unavailable)
         raise IndexUnavailable(found, hint=f"the index cannot be rebuilt now: {reason}")
 
-    def _repair_index_if_damaged(self) -> bool:
+    def _have_engine_check_and_repair_index(self) -> bool:
         """Have the engine check the index. Return whether the engine found and repaired damage."""
         try:
             mended = self.request_engine_refresh(REPAIR_SECONDS, check="suspicion").get("mended")
@@ -395,7 +395,7 @@ class Library(ReferenceAndCitationReader):
             declined = reply.get("declined")
             if declined is None:
                 answered = SearchAnswer.from_engine_message(_get_answer_from_engine_reply(reply))
-                if not last and reply["suspect"] and self._repair_index_if_damaged():
+                if not last and reply["suspect"] and self._have_engine_check_and_repair_index():
                     continue
                 behind = (one for one in answered.notices if one.code == "index_behind")
                 self.index_behind_notice = next(behind, None)
@@ -490,14 +490,14 @@ class Library(ReferenceAndCitationReader):
         Raises `UsageError` for a topic or an invalid reference. Raises `NothingFound` for a target
         that neither exists nor was ever cited. Raises `IndexUnavailable` if there is no index.
         """
-        self.update_index()
-        return self.find_citations(ref)
+        self.request_index_update_and_wait()
+        return self.find_citations_of_and_by_target(ref)
 
-    def find_citation(self, key: CitationKey) -> Citation:
+    def find_citation_by_key(self, key: CitationKey) -> Citation:
         """Return the citation with this key, extracted from its conversation. Raises `NothingFound`."""
-        from kbtui.library.subject_text_versions import find_citation
+        from kbtui.library.subject_text_versions import find_citation_by_key
 
-        return find_citation(self, key)
+        return find_citation_by_key(self, key)
 
     def read_given_and_current_text(self, cite: Citation) -> GivenAndCurrentSubjectText:
         """Return the subject text that a citing turn was given, and the subject's current text.
@@ -560,7 +560,7 @@ class Library(ReferenceAndCitationReader):
         elif state == "superseded":
             hint = "name the turn or subject that supersedes the marked turn, such as jp-c17457886043:3 or topic/slug; if there is none, use the state `rejected`"
             raise UsageError("`superseded` needs a reference", where="superseded by", hint=hint)
-        return self._mark_store.mark_turn(
+        return self._turn_mark_store.mark_turn(
             target, state, note=note, superseded_by=superseded_by, passage=passage
         )
 
@@ -592,13 +592,13 @@ class Library(ReferenceAndCitationReader):
         the turn and call stored in it match. Raises `UsageError` for an invalid reference.
         """
         if conversation is None:
-            return self._mark_store.list_placed_marks()
+            return self._turn_mark_store.list_placed_marks()
         from kbtui.conversations.turn_decision_marks import MarkedTurnOrCall
 
         ref = self.parse_entered_reference(conversation)
         if ref.conversation is None:
             raise UsageError(f"{conversation!r} is not a conversation", where="conversation")
-        marks = self._mark_store.list_placed_marks(ref.conversation)
+        marks = self._turn_mark_store.list_placed_marks(ref.conversation)
         places = [one.place or MarkedTurnOrCall(one.mark.turn, one.mark.call) for one in marks]
         return [
             one
@@ -608,7 +608,7 @@ class Library(ReferenceAndCitationReader):
 
     def unmark(self, mark_id: str) -> bool:
         """Remove the mark with this id. Return False if there is no such mark."""
-        return self._mark_store.remove_mark(mark_id)
+        return self._turn_mark_store.remove_mark(mark_id)
 
     def find_marks_by_id_or_reference(self, text: str) -> list[PlacedMark]:
         """Return the mark whose id is `text`, or the marks on the turn or call to which the reference `text` refers.
@@ -616,7 +616,7 @@ class Library(ReferenceAndCitationReader):
         A mark whose text cannot be found belongs to no turn, so it is found only by its id. Raises
         `NothingFound` if there is no mark.
         """
-        return self._mark_store.find_marks_by_id_or_reference(text)
+        return self._turn_mark_store.find_marks_by_id_or_reference(text)
 
     def find_marks_in_conversations_of_turns(self, refs: Iterable[str]) -> MarksOfTurns:
         """Return all marks in the conversations that contain the turns and calls in `refs`.
@@ -630,10 +630,10 @@ class Library(ReferenceAndCitationReader):
 
     def map_marks_by_turn(self, conversation: Conversation) -> ConversationMarks:
         """Return the marks on each turn of a loaded conversation, or a notice that the marks cannot be read."""
-        return self._mark_store.map_marks_by_turn(conversation)
+        return self._turn_mark_store.map_marks_by_turn(conversation)
 
     @cached_property
-    def _mark_store(self) -> MarkStore:
+    def _turn_mark_store(self) -> MarkStore:
         from kbtui.userdata.turn_mark_store import MarkStore
 
         return MarkStore(self.workspace)

@@ -71,7 +71,7 @@ class QueryVector(NamedTuple):
 class VectorSearch(Protocol):
     """Searches the vectors of several indexes with one model. An index may have no vectors yet."""
 
-    def start_query_embedding(self, text: str) -> Callable[[], QueryVector]:
+    def start_computing_query_vector(self, text: str) -> Callable[[], QueryVector]:
         """Start embedding a query, and return a function that waits for the query's vector."""
 
     def get_vector_of_first_embedded_chunk_in_index(
@@ -157,7 +157,7 @@ class _MultiIndexSearch:
         self._use_summed_statistics()
         # The query is embedded while the keyword leg runs.
         text = first.query.spoken if request.mode != "lexical" else ""
-        embedding = vectors.start_query_embedding(text) if vectors and text else None
+        embedding = vectors.start_computing_query_vector(text) if vectors and text else None
         by_keywords = self._rank_by_keywords()
         coverage, pending = 1.0, frozenset[int]()
         if vectors is not None and embedding is not None:

@@ -22,7 +22,7 @@ from kbtui.serve.browser_tab_tui_process import BrowserTabTuiProcess, limit_term
 from kbtui.serve.web_access_control import (
     SECURITY_HEADERS,
     AllowedHostHeaders,
-    find_request_refusal_reason,
+    find_web_request_refusal_reason,
     is_correct_token,
 )
 
@@ -77,7 +77,7 @@ class TuiWebServer:
             raise web.HTTPBadRequest(
                 text="kbtui: the request's target must be a path that starts with a slash\n"
             )
-        reason = find_request_refusal_reason(request, self._hosts, kind)
+        reason = find_web_request_refusal_reason(request, self._hosts, kind)
         if reason is None and not (
             is_correct_token(request.cookies.get(self._cookie), self._token)
             or (kind == "page" and is_correct_token(request.query.get("token"), self._token))

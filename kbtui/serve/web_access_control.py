@@ -60,7 +60,7 @@ class AllowedHostHeaders:
         return port == self._port
 
 
-def find_request_refusal_reason(
+def find_web_request_refusal_reason(
     request: Request, hosts: AllowedHostHeaders, kind: str
 ) -> str | None:
     """Return the reason to refuse a request for a "page", "file" or "socket"; None if the request is allowed."""

@@ -95,7 +95,7 @@ def test_the_current_session_is_left_out_under_every_form_of_its_id(library: Lib
         text = answer_tool_call("conversation_grep", arguments, library, CLAUDE).text
         assert f"{CLAUDE} is the current conversation: use include_current=true" in text
         assert "<total>0</total>" in text
-    library.update_index()
+    library.request_index_update_and_wait()
     text = answer_tool_call("knowledge_search", {"query": "badger"}, library, CLAUDE).text
     assert f"[entry {CLAUDE} " not in text
     assert f"[entry {JP} " in text
@@ -112,7 +112,7 @@ def test_the_error_for_a_wrong_id_names_the_forms_of_ids(library: Library) -> No
 
 
 def test_secrets_in_sessions_are_masked_as_in_conversations_of_jp(library: Library) -> None:
-    library.update_index()
+    library.request_index_update_and_wait()
     for name, arguments in (
         ("conversation_list", {}),
         ("conversation_grep", {"pattern": "badger"}),

@@ -107,7 +107,7 @@ def test_tools_and_hits_mark_a_rewound_turn(
         for arguments in ({"id": ID}, {"id": ID, "turn": 2}):
             text = answer_tool_call("conversation_read", arguments, library).text
             assert text.count("<rewound>true</rewound>") == 1
-        library.update_index()
+        library.request_index_update_and_wait()
         assert (
             "(rewound turn)"
             in answer_tool_call("knowledge_search", {"query": "heron"}, library).text

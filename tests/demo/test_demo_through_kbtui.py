@@ -14,7 +14,7 @@ from kbtui.conversations.conversation_repository import list_conversations, load
 from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.knowledge import KnowledgeBase, load_knowledge, read_subject_for_assistant
 from kbtui.library import open_workspace
-from kbtui.library.file_turn_history import LineRange, blame_file
+from kbtui.library.file_turn_history import LineRange, find_turns_touching_file
 from kbtui.workspace import Workspace, open_workspace_at_root
 
 
@@ -187,7 +187,7 @@ def test_blame_names_the_turn_that_wrote_a_line(
 ) -> None:
     lines = (workspace.root / path).read_text("utf-8").split("\n")
     (number,) = (n for n, line in enumerate(lines, 1) if line.startswith(beginning))
-    found = blame_file(workspace, path, LineRange(number, number))
+    found = find_turns_touching_file(workspace, path, LineRange(number, number))
     assert [one.ref for one in found.turns] == ([turn] if turn else [])
     assert bool(found.unexplained) == (turn is None)
 
@@ -196,7 +196,9 @@ def test_blame_names_the_turn_that_changed_a_line_before_the_one_that_wrote_it(
     workspace: Workspace,
 ) -> None:
     created, changed = (
-        blame_file(workspace, "docs/decisions/015-generations.md").turns[at].actions[0]
+        find_turns_touching_file(workspace, "docs/decisions/015-generations.md")
+        .turns[at]
+        .actions[0]
         for at in (-1, 0)
     )
     line = next(line for line in changed.format_diff().split("\n") if line.startswith("-**"))

@@ -132,7 +132,7 @@ def test_a_topic_directory_that_is_removed_and_made_again_is_watched_again(built
     import shutil
 
     lib = library(built)
-    lib.update_index()
+    lib.request_index_update_and_wait()
     shutil.rmtree(built.root / "docs/guide")
     until(lambda: not refs(lib, "aardvark"))
     built.subject("guide/start.md", "# Start\n\nThe aardvark is back.\n")
@@ -145,7 +145,7 @@ def test_directories_that_were_moved_into_a_topic_or_within_it_are_watched(
     built: Builder, tmp_path: Path
 ) -> None:
     lib = library(built)
-    lib.update_index()
+    lib.request_index_update_and_wait()
     (tmp_path / "new/deep/er").mkdir(parents=True)
     (tmp_path / "new/deep/er/one.md").write_text("The fennec listens.\n")
     guide = built.root / "docs/guide"
@@ -165,7 +165,7 @@ def test_a_linked_directory_of_the_workspace_is_watched(built: Builder) -> None:
     built.subject("elsewhere/one.md", "The fennec listens.\n")
     (built.root / "docs/guide/link").symlink_to(built.root / "docs/elsewhere")
     lib = library(built)
-    lib.update_index()
+    lib.request_index_update_and_wait()
     until(lambda: refs(lib, "fennec") == ["guide/link/one:1"])
     built.subject("elsewhere/one.md", "The gnu grazes.\n")
     until(lambda: refs(lib, "gnu"))

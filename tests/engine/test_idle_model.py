@@ -81,8 +81,13 @@ def test_what_is_shared_is_made_once_and_given_back_by_its_last_user() -> None:
         thread.join()
     assert len(made) == 1
     assert shared.acquire("another", "a", make) is made[1]
-    assert [shared.release("model", user) for user in "aabc"] == [None, None, None, made[0]]
-    assert shared.release("another", "a") is made[1]
+    assert [shared.release_and_return_if_unused("model", user) for user in "aabc"] == [
+        None,
+        None,
+        None,
+        made[0],
+    ]
+    assert shared.release_and_return_if_unused("another", "a") is made[1]
     assert shared.is_empty
     assert shared.acquire("model", "a", make) is made[2]
 

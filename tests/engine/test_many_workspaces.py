@@ -23,7 +23,7 @@ from kbtui.engine.engine_launcher import (
     connect_or_start_engine,
     get_index_lock_path,
     read_engine_lock_file,
-    read_lock_file,
+    read_engine_or_index_lock_file,
     try_to_lock_file,
 )
 from kbtui.engine.engine_protocol import make_engine_search_arguments
@@ -91,9 +91,9 @@ def test_clients_of_several_workspaces_get_one_engine_and_their_own_answers(
         assert len(find(builder, "awake")) == 1
         assert f"The {animal} is awake." in find(builder, "awake")[0]
         # The index says which engine writes it.
-        assert (read_lock_file(get_index_lock_path(builder.workspace)) or {})["pid"] == clients[
-            0
-        ].pid
+        assert (read_engine_or_index_lock_file(get_index_lock_path(builder.workspace)) or {})[
+            "pid"
+        ] == clients[0].pid
     for client in clients:
         client.close()
 
@@ -149,7 +149,7 @@ def test_a_workspace_without_clients_is_closed_and_opened_again_on_demand(
     client = connect_or_start_engine(used.workspace)
     assert find(idle, "aardvark")
     until(lambda: [one["root"] for one in status(used)["workspaces"]] == [str(used.root)])
-    until(lambda: not read_lock_file(get_index_lock_path(idle.workspace)))
+    until(lambda: not read_engine_or_index_lock_file(get_index_lock_path(idle.workspace)))
     assert find(idle, "aardvark")
     assert client.send_request("status")["clients"] == 1
     client.close()

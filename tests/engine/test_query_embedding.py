@@ -69,13 +69,13 @@ def worker(workspace_root: Path, model: CountingModel) -> Iterator[EmbeddingWork
     found.start_thread()
     assert found.caught_up.wait(60)
     yield found
-    found.stop_thread()
+    found.stop_thread_without_waiting()
 
 
 def test_a_query_is_embedded_once_before_its_search(
     worker: EmbeddingWorker, model: CountingModel
 ) -> None:
-    pending = worker.start_query_embedding("otter")
+    pending = worker.start_computing_query_vector("otter")
     assert pending is not None
     pending.result(30)
     ranking = worker.rank_chunks_by_meaning("otter", pending, SearchRequest())
@@ -87,16 +87,16 @@ def test_a_query_is_embedded_once_before_its_search(
 def test_a_query_that_has_not_begun_is_embedded_by_its_own_thread(
     worker: EmbeddingWorker, model: CountingModel
 ) -> None:
-    worker.start_query_embedding("slow")
+    worker.start_computing_query_vector("slow")
     assert model.begun.wait(30)
-    pending = worker.start_query_embedding("otter")
+    pending = worker.start_computing_query_vector("otter")
     assert worker.rank_chunks_by_meaning("otter", pending, SearchRequest()).ranked
     assert model.queries == ["slow", "otter"]
     model.go.set()
 
 
 def test_a_query_that_cannot_be_embedded_has_no_ranking(worker: EmbeddingWorker) -> None:
-    pending = worker.start_query_embedding("bad")
+    pending = worker.start_computing_query_vector("bad")
     ranking = worker.rank_chunks_by_meaning("bad", pending, SearchRequest())
     assert ranking == (None, make_keywords_only_notice("vectors_replaced"), 1.0, frozenset())
 

@@ -40,7 +40,7 @@ class CorpusVectors:
         self._vectors = parts[0].vectors
         self._stores = {part.reader.folder: part.store for part in parts}
 
-    def start_query_embedding(self, text: str) -> Callable[[], QueryVector]:
+    def start_computing_query_vector(self, text: str) -> Callable[[], QueryVector]:
         """Return a function that returns the vector of a query."""
         return partial(QueryVector, self._vectors.embed_question(text))
 

@@ -84,7 +84,7 @@ def test_a_connection_that_was_closed_after_its_answer_came_is_no_error(built: B
         return clients[-1]
 
     library.connect_engine = record  # type: ignore[method-assign]
-    library.update_index()
+    library.request_index_update_and_wait()
     # A call that is cancelled in the moment in which it ends does this.
     [client] = clients
     client.close()

@@ -57,9 +57,9 @@ def test_while_the_first_index_is_made_an_answer_says_what_is_in_it(
 ) -> None:
     for number in range(2000):
         (built.root / f"docs/guide/s{number}.md").write_text(f"# S{number}\n\nOtter {number}.\n")
-    library.update_index(wait=0.0)
+    library.request_index_update_and_wait(wait=0.0)
     assert "not up to date" in (library.search_by_keywords(OTTER).degraded or "")
-    library.update_index(wait=60.0)
+    library.request_index_update_and_wait(wait=60.0)
     assert library.search_by_keywords(OTTER).degraded is None
 
 

@@ -149,7 +149,7 @@ def test_an_agent_that_the_settings_exclude_is_not_silently_empty(
 
 def test_the_names_of_agents_are_completed(built: Builder) -> None:
     with open_workspace(built.root) as library:
-        library.update_index()
+        library.request_index_update_and_wait()
         reader = library.open_index_reader()
         found = list_query_completions("agent:cl", 8, library.load_knowledge(), reader)
     assert [one.text for one in found] == ["claude-code"]

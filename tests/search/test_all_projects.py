@@ -273,7 +273,7 @@ def test_the_vectors_of_replaced_indexes_are_let_go(three: dict[str, Builder]) -
             pass
 
     class Worker:
-        def open_vector_store(self, folder: Path) -> Vectors:
+        def open_vector_store_of_generation(self, folder: Path) -> Vectors:
             return Vectors()
 
     projects, worker = AllProjectsSearch(three["alps"].workspace, Settings()), cast("Any", Worker())
@@ -282,8 +282,8 @@ def test_the_vectors_of_replaced_indexes_are_let_go(three: dict[str, Builder]) -
     def open_vectors() -> weakref.ref[Any]:
         reader = IndexReader(three["coast"].workspace.cache_dir)
         index = SearchedIndex(three["coast"].workspace, reader, "coast", "coast")
-        store = projects.open_vector_store(index, worker)
-        assert projects.open_vector_store(index, worker) is store, "they stay open"
+        store = projects.open_vector_store_of_generation(index, worker)
+        assert projects.open_vector_store_of_generation(index, worker) is store, "they stay open"
         reader.close()
         return weakref.ref(store)
 

@@ -207,7 +207,7 @@ def test_a_score_is_the_sum_of_what_its_explanation_names(talk: Builder) -> None
 class _Vectors:
     """The ranking of `rank_by_number` as a `VectorSearch`."""
 
-    def start_query_embedding(self, text: str) -> Callable[[], QueryVector]:
+    def start_computing_query_vector(self, text: str) -> Callable[[], QueryVector]:
         return lambda: QueryVector([1.0])
 
     def get_vector_of_first_embedded_chunk_in_index(

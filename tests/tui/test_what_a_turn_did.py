@@ -9,7 +9,7 @@ from support import Builder, asked, called, said
 from tui_support import running
 
 from kbtui.library import open_workspace
-from kbtui.library.file_turn_history import list_files_used_by_call
+from kbtui.library.file_turn_history import list_files_used_by_call_or_turn
 from kbtui.references import parse_ref
 from kbtui.userdata.user_data_store import UserData
 
@@ -240,7 +240,7 @@ def test_a_changed_line_is_opened_where_it_stands_now(changed: Builder) -> None:
 
         def list_lines(ref: str, line: int = 0) -> list[tuple[str, int]]:
             target = parse_ref(f"jp-c17800000001:{ref}")
-            found = list_files_used_by_call(library.workspace, conversation, target, line)
+            found = list_files_used_by_call_or_turn(library.workspace, conversation, target, line)
             return [(file.name, file.line) for file in found]
 
         assert list_lines("1.2") == [("src/a.py", 21)]

@@ -586,7 +586,7 @@ def _make_given_and_current_text_comparison(
     from kbtui.citations.citation_formatting_and_markdown_export import format_difference_remark
     from kbtui.tui.reader.difference_and_history_document_builder import build_difference_document
 
-    texts = library.read_given_and_current_text(library.find_citation(cite))
+    texts = library.read_given_and_current_text(library.find_citation_by_key(cite))
     found = texts.cite
     when = f", {found.timestamp.astimezone():%Y-%m-%d}" if found.timestamp else ""
     names = f"given to turn {found.turn}{when}", _make_name_of_current_subject_text(texts)

@@ -11,11 +11,11 @@ from kbtui.knowledge.subject_editing import open_file_in_editor
 from kbtui.library.file_turn_history import (
     FileTurnHistory,
     FileUsedByCall,
-    blame_file,
     describe_incompletely_read_conversations,
     describe_lines_not_written_by_turns,
+    find_turns_touching_file,
     format_line_ranges,
-    list_files_used_by_call,
+    list_files_used_by_call_or_turn,
     map_turns_to_actions_and_commands,
 )
 from kbtui.light_named_tuple import NamedTuple
@@ -101,7 +101,9 @@ class ItemFileActions:
         self, ref: Ref, line: int, path: str | None
     ) -> list[FileUsedByCall]:
         conversation = self._main.library.load_conversation(ref.conversation or "")
-        found = list_files_used_by_call(self._main.library.workspace, conversation, ref, line)
+        found = list_files_used_by_call_or_turn(
+            self._main.library.workspace, conversation, ref, line
+        )
         found = [one for one in found if path in (None, one.name)]
         if not found:
             gone = [name for name, _ in self._find_files_and_lines_of_item(ref, line, path)]
@@ -173,7 +175,7 @@ class ItemFileActions:
         touched.sort(key=lambda one: one.kind == "read")
         if not touched:
             raise NothingFound(f"this {'call' if ref.call else 'turn'} read or changed no file")
-        files = list_files_used_by_call(library.workspace, conversation, ref, line)
+        files = list_files_used_by_call_or_turn(library.workspace, conversation, ref, line)
         lines = {one.name: one.line for one in files}
         return [(path, lines.get(path, 0)) for path in dict.fromkeys(one.path for one in touched)]
 
@@ -193,7 +195,9 @@ class ItemFileActions:
         path, line = file
         self._run_with_activity_shown(
             "reading conversations …",
-            lambda: self._add_marks_of_turns(blame_file(self._main.library.workspace, path), line),
+            lambda: self._add_marks_of_turns(
+                find_turns_touching_file(self._main.library.workspace, path), line
+            ),
             self._ask_which_turn_to_open,
             holds_keys=True,
         )
@@ -210,7 +214,7 @@ class ItemFileActions:
         With the option `:`, the user can ask which turns wrote certain lines.
         """
         found, line, marks = turns
-        what = f"{found.path}:{found.format_requested_lines()}" if found.lines else found.path
+        what = f"{found.path}:{found.format_requested_line_range()}" if found.lines else found.path
         what = sanitize_to_one_line(what)
         notes = [*describe_lines_not_written_by_turns(found.unexplained)]
         if found.problems:
