@@ -763,7 +763,7 @@ def _answer_conversation_tool_call(
         "read": partial(
             tools.answer_conversation_read,
             current=call.current,
-            extract_citations=library.extract_citations,
+            extract_citations_from_tool_calls=library.extract_citations_from_tool_calls,
         ),
     }
     answer = functions[kind](library.workspace, masked=call.masked, **arguments)

@@ -32,14 +32,14 @@ from kbtui.conversations.conversation_event_kinds import (
     map_include_groups_to_event_kinds,
 )
 from kbtui.conversations.conversation_grep import (
-    ConversationMatches,
+    ConversationGrepMatches,
     GrepLine,
     GrepQuery,
     cut_line_around_match,
+    grep_conversation_title,
+    grep_turns,
     make_grep_pattern,
     resolve_grep_scopes,
-    search_conversation_title,
-    search_turns,
 )
 from kbtui.conversations.conversation_repository import (
     ConversationNotFoundError,
@@ -549,7 +549,7 @@ class _ConversationGrepResult(NamedTuple):
 
     info: ConversationInfo
     titles: list[GrepLine]
-    events: ConversationMatches
+    events: ConversationGrepMatches
     problem: str | None
 
 
@@ -559,7 +559,7 @@ def _grep_each_conversation(
     """Search conversations. Return the results with matches or problems, newest activity first."""
     results = []
     for info in infos:
-        events, last_event_at, problem = ConversationMatches(), None, None
+        events, last_event_at, problem = ConversationGrepMatches(), None, None
         if info.events_path is None:
             problem = info.problem
         elif query.is_out_of_time:
@@ -568,10 +568,8 @@ def _grep_each_conversation(
             turns, last_event_at, problem = get_conversation_format(info).load_turns_for_searching(
                 info
             )
-            events = search_turns(turns, query)
-        titles = (
-            search_conversation_title(info.title or "", query) if "title" in query.scopes else []
-        )
+            events = grep_turns(turns, query)
+        titles = grep_conversation_title(info.title or "", query) if "title" in query.scopes else []
         if titles or events.count or problem or info.events_path is None or not events.is_complete:
             info = add_last_event_time_to_info(replace(info, last_event_at=last_event_at))
             results.append(_ConversationGrepResult(info, titles, events, problem))
@@ -678,11 +676,11 @@ def answer_conversation_read(
     current: str | None = None,
     max_chars: int | None = MAX_READ_LENGTH,
     masked: bool = False,
-    extract_citations: Callable[[Conversation], Iterable[Citation]] | None = None,
+    extract_citations_from_tool_calls: Callable[[Conversation], Iterable[Citation]] | None = None,
 ) -> ConversationReadAnswer:
     """Answer a call to `conversation_read`.
 
-    `extract_citations` returns the citations of a conversation. If it is given, each turn in the
+    `extract_citations_from_tool_calls` returns the citations of a conversation. If it is given, each turn in the
     answer names the subjects that have changed since the turn used them.
 
     `id` can also name a turn or call (`jp-c17457886043:3.2`). `max_chars` limits the size of the
@@ -715,7 +713,9 @@ def answer_conversation_read(
         max_chars,
         is_single=turn is not None,
         masked=masked,
-        citations=extract_citations(conversation) if extract_citations else (),
+        citations=extract_citations_from_tool_calls(conversation)
+        if extract_citations_from_tool_calls
+        else (),
         marks=MarkStore(workspace).map_marks_by_turn(conversation),
     )
 

@@ -144,7 +144,7 @@ def format_conversation_markdown(
                 "\n".join(f"- {_format_citation_line(cite)}" for cite in used),
             ]
     cited = (cite for turn in turns for cite in citations.get(turn.number, ()))
-    blocks += ["## Citations", _format_cited_targets(cited)]
+    blocks += ["## Citations", _format_markdown_list_of_cited_targets(cited)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
@@ -196,7 +196,7 @@ def _format_citation_line(citation: Citation) -> str:
     )
 
 
-def _format_cited_targets(cited: Iterable[Citation]) -> str:
+def _format_markdown_list_of_cited_targets(cited: Iterable[Citation]) -> str:
     """Return a Markdown list of cited targets. Each line lists the turns that used the target."""
     by_target: dict[str, list[Citation]] = {}
     for citation in cited:
@@ -285,7 +285,7 @@ def make_uses_and_used_by_json(
     }
 
 
-def format_citations_json(
+def format_uses_and_used_by_json(
     ref: str,
     uses: Sequence[Citation],
     used_by: Sequence[Citation],
@@ -318,7 +318,7 @@ def _format_citation_date(cite: Citation) -> str:
     return f"{time.astimezone():%Y-%m-%d %H:%M}" if time else "no date"
 
 
-def format_citations_markdown(
+def format_uses_and_used_by_markdown(
     ref: str,
     uses: Sequence[Citation],
     used_by: Sequence[Citation],

@@ -131,9 +131,9 @@ class ComparableSubjectText:
         if self._digests is not None:
             return self._digests
         # A search compares only hashes from the catalog, and must not import `kbtui.knowledge`.
-        from kbtui.knowledge.subject_files import format_file_text_for_assistant
+        from kbtui.knowledge.subject_files import fence_file_text_unless_prose
 
-        learned = normalize_text(format_file_text_for_assistant(self._text_with_lf, self._relative))
+        learned = normalize_text(fence_file_text_unless_prose(self._text_with_lf, self._relative))
         return " ".join(map(_hash_text, dict.fromkeys((self.normalized_text, learned))))
 
     @property

@@ -122,7 +122,7 @@ def find_command_that_only_prints_file(call: ConversationEvent) -> list[str] | N
     """
     arguments = call.arguments or {}
     script = get_shell_script(arguments)
-    commands = list(_iterate_printing_commands(arguments))
+    commands = list(_iterate_commands_not_redirected_to_files(arguments))
     if (isinstance(script, str) and "<<" in script) or not all(one.is_whole for one in commands):
         return None
     printing = [one.words for one in commands if one.words[0] != "cd"]
@@ -188,7 +188,9 @@ def iterate_commands_of_script(script: str) -> Iterator[SimpleShellCommand]:
         return
 
 
-def _iterate_printing_commands(arguments: dict[str, Any]) -> Iterator[SimpleShellCommand]:
+def _iterate_commands_not_redirected_to_files(
+    arguments: dict[str, Any],
+) -> Iterator[SimpleShellCommand]:
     """Yield the commands in the arguments of a shell tool, without those that write to a file.
 
     Reading stops at a here-document. Nothing is yielded for a script without a command that reads files.
@@ -219,7 +221,7 @@ def _list_path_arguments(arguments: dict[str, Any], keys: tuple[str, ...]) -> li
 def _iterate_files_read_by_command(arguments: dict[str, Any]) -> Iterator[PathReadByCall]:
     """Yield the files that the commands in `arguments` print."""
     directory = next(iter(_list_path_arguments(arguments, DIRECTORY_ARGUMENTS)), None)
-    for command in _iterate_printing_commands(arguments):
+    for command in _iterate_commands_not_redirected_to_files(arguments):
         words = command.words
         if not command.is_whole:
             continue
@@ -383,7 +385,7 @@ def _extract_text_of_read_file(text: str) -> FileTextInToolResult | None:
     return _extract_fenced_text(text) or FileTextInToolResult(text)
 
 
-def _extract_text_of_read_many_files(text: str) -> FileTextInToolResult | None:
+def _extract_only_text_of_read_many_files(text: str) -> FileTextInToolResult | None:
     match = _ONE_OF_MANY_FILES.fullmatch(text)
     return FileTextInToolResult(match["text"]) if match else None
 
@@ -434,6 +436,6 @@ _FORMS: dict[str, Callable[[str], FileTextInToolResult | None]] = {
     "fs_read_file": _extract_fenced_text,
     "read": _extract_text_of_opencode_read,
     "read_file": _extract_text_of_read_file,
-    "read_many_files": _extract_text_of_read_many_files,
+    "read_many_files": _extract_only_text_of_read_many_files,
 }
 """Maps the name of each tool that reads files to the function that extracts a file's text from the result."""

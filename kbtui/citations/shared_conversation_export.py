@@ -207,7 +207,7 @@ class _ConversationMasker:
         if event.blocks is not None:
             masked = zip(event.blocks, values["blocks"], strict=True)
             values["blocks"] = [replace(block, **texts) for block, texts in masked]
-        metadata = _select_subagent_metadata(event.metadata)
+        metadata = _remove_metadata_except_subagent_id(event.metadata)
         return replace(event, **values, metadata=metadata, request=None, result=None)
 
     def _mask_citation(self, citation: Citation) -> Citation:
@@ -239,7 +239,7 @@ def _get_maskable_event_values(event: ConversationEvent) -> dict[str, Any]:
     }
 
 
-def _select_subagent_metadata(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
+def _remove_metadata_except_subagent_id(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return only the item that identifies a subagent. Other metadata, such as signatures, is not exported."""
     return {"subagent": metadata["subagent"]} if metadata and "subagent" in metadata else None
 
@@ -559,15 +559,15 @@ def _make_markdown_parser() -> MarkdownIt:
 
     parser = MarkdownIt("js-default", {"html": False, "linkify": False})
     for name, rule in {
-        "link_open": _render_link_start,
-        "link_close": _render_link_end,
-        "image": _render_image,
+        "link_open": _render_link_start_as_span,
+        "link_close": _render_link_end_as_span_and_address,
+        "image": _render_image_as_span_and_address,
     }.items():
         parser.add_render_rule(name, rule)
     return parser
 
 
-def _render_link_start(
+def _render_link_start_as_span(
     renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, environment: Any
 ) -> str:
     link = tokens[index]
@@ -576,13 +576,13 @@ def _render_link_start(
     return '<span class="link">'
 
 
-def _render_link_end(
+def _render_link_end_as_span_and_address(
     renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, environment: Any
 ) -> str:
     return "</span>" + _format_address_shown_after_link(environment["addresses"].pop())
 
 
-def _render_image(
+def _render_image_as_span_and_address(
     renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, environment: Any
 ) -> str:
     image = tokens[index]

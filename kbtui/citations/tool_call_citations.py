@@ -286,7 +286,7 @@ class _CitationTargetFields(NamedTuple):
     given: GivenSubjectText | None = None
 
 
-def extract_citations(
+def extract_citations_from_tool_calls(
     conversation: Conversation, targets: CitationTargetLookup
 ) -> Iterator[Citation]:
     """Yield the citations of a conversation in the order of its tool calls.

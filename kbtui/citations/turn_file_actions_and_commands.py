@@ -427,18 +427,18 @@ def _iterate_file_changes_of_tool_call(
     if match := _TOOL_OF_SERVER.fullmatch(name):
         name = match["tool"]
     if name in _PATCH_TOOLS:
-        text = call.text or next(iter(_list_text_arguments(arguments, _PATCH_TEXTS)), "")
+        text = call.text or next(iter(_list_string_arguments(arguments, _PATCH_TEXTS)), "")
         yield from _iterate_file_changes_in_patches(parse_apply_patch(text), None)
     elif name in _MOVE_TOOLS:
         sources, targets = (
-            _list_text_arguments(arguments, _SOURCES),
-            _list_text_arguments(arguments, _TARGETS),
+            _list_string_arguments(arguments, _SOURCES),
+            _list_string_arguments(arguments, _TARGETS),
         )
         if sources and targets:
             yield TurnFileAction("moved", targets[0], old_path=sources[0])
     elif name in _DELETE_TOOLS:
         yield from (
-            TurnFileAction("deleted", path) for path in _list_text_arguments(arguments, _PATHS)
+            TurnFileAction("deleted", path) for path in _list_string_arguments(arguments, _PATHS)
         )
     elif name == "NotebookEdit":
         yield from _iterate_notebook_edits(arguments)
@@ -454,8 +454,8 @@ def _iterate_edits_of_tool_call(
     If the result contains a diff, the edits come from the diff, which has line numbers and shows
     what was really applied.
     """
-    path = next(iter(_list_text_arguments(arguments, _PATHS)), None)
-    contents = _list_text_arguments(arguments, _CONTENTS, allow_empty=True)
+    path = next(iter(_list_string_arguments(arguments, _PATHS)), None)
+    contents = _list_string_arguments(arguments, _CONTENTS, allow_empty=True)
     is_write = name in _WRITE_TOOLS or (arguments.get("command") == "create" and bool(contents))
     patches = [found.patch for found in find_unified_diffs(said)]
     if is_write and path is not None and contents:
@@ -491,15 +491,15 @@ def _iterate_text_replacement_edits(arguments: dict[str, Any]) -> Iterator[FileE
     listed = next((arguments[key] for key in ("edits", "patterns") if key in arguments), None)
     for one in listed if isinstance(listed, list) else [arguments]:
         if isinstance(one, dict):
-            old = _list_text_arguments(one, _OLD_TEXTS, allow_empty=True)
-            new = _list_text_arguments(one, _NEW_TEXTS, allow_empty=True)
+            old = _list_string_arguments(one, _OLD_TEXTS, allow_empty=True)
+            new = _list_string_arguments(one, _NEW_TEXTS, allow_empty=True)
             if old and new:
                 yield FileEdit(old[0], new[0], is_whole_file=old[0] == "")
 
 
 def _iterate_notebook_edits(arguments: dict[str, Any]) -> Iterator[TurnFileAction]:
-    path = next(iter(_list_text_arguments(arguments, _PATHS)), None)
-    source = _list_text_arguments(arguments, ("new_source",), allow_empty=True)
+    path = next(iter(_list_string_arguments(arguments, _PATHS)), None)
+    source = _list_string_arguments(arguments, ("new_source",), allow_empty=True)
     if path is not None and source:
         edits = (FileEdit(None, source[0]),) if source[0] else ()
         yield TurnFileAction(
@@ -540,7 +540,7 @@ def _make_hunks_of_added_text(text: str, first: int | None = 1) -> tuple[PatchHu
     return (PatchHunk(lines, 0 if first else None, first),) if lines else ()
 
 
-def _list_text_arguments(
+def _list_string_arguments(
     arguments: dict[str, Any], keys: tuple[str, ...], *, allow_empty: bool = False
 ) -> list[str]:
     values = (arguments[key] for key in keys if key in arguments)
@@ -594,7 +594,9 @@ def _iterate_file_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[T
             is_appended = "-a" in words
         if target is not None and not NOT_A_PATH.search(target):
             text = body if words and words[0] in {"cat", "tee"} else None
-            yield _make_shell_redirection_action(target, directory, text, is_appended=is_appended)
+            yield _make_file_action_of_output_redirection(
+                target, directory, text, is_appended=is_appended
+            )
         yield from (
             one._replace(directory=directory) for one in _list_file_actions_of_command(words)
         )
@@ -615,7 +617,7 @@ def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[TurnFi
 
 
 def _get_directory_argument(arguments: dict[str, Any]) -> str | None:
-    return next(iter(_list_text_arguments(arguments, DIRECTORY_ARGUMENTS)), None)
+    return next(iter(_list_string_arguments(arguments, DIRECTORY_ARGUMENTS)), None)
 
 
 def _follow_leading_cd(arguments: dict[str, Any], script: str) -> tuple[str | None, str]:
@@ -627,7 +629,7 @@ def _follow_leading_cd(arguments: dict[str, Any], script: str) -> tuple[str | No
     return directory, script
 
 
-def _make_shell_redirection_action(
+def _make_file_action_of_output_redirection(
     target: str, directory: str | None, text: str | None, *, is_appended: bool
 ) -> TurnFileAction:
     kind: FileActionKind = "changed" if is_appended else "created"

@@ -407,7 +407,7 @@ def _print_conversation(library: Library, args: Namespace) -> int:
             last=args.last,
             include=split_values_at_commas(args.include),
             max_chars=args.max_chars,
-            extract_citations=library.extract_citations,
+            extract_citations_from_tool_calls=library.extract_citations_from_tool_calls,
         )
     _print_conversation_tool_answer(
         "read", answer, args.format, lambda writer: writer.format_conversation_turns(answer)
@@ -434,14 +434,14 @@ def _print_or_run_resume_command(library: Library, args: Namespace) -> int:
     from shlex import join
 
     from kbtui.conversations.agent_commands_for_conversations import (
-        find_agent_command,
+        make_agent_command_for_conversation,
         run_agent_command,
     )
 
     if args.run and args.json:
         raise UsageError("cannot be combined with --run", where="--json")
     ref, info = _find_conversation_of_reference(library, args.ref)
-    command = find_agent_command(library.workspace, info, ref.turn, args.purpose)
+    command = make_agent_command_for_conversation(library.workspace, info, ref.turn, args.purpose)
     if args.purpose == "fork" and command.last_turn != ref.turn:
         print_to_stderr(
             f"{command.words[0]} can only copy whole conversations, so the copy has all turns"
@@ -894,7 +894,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
         turns = _select_turns_to_export(conversation, ref, args)
         citations = [
             cite
-            for cite in library.extract_citations(conversation)
+            for cite in library.extract_citations_from_tool_calls(conversation)
             if ref.call in (None, cite.call)
         ]
         shared = prepare_shared_conversation(

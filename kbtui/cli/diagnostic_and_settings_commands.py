@@ -99,9 +99,11 @@ def run_paths_command(args: Namespace) -> int:
             "engine_socket": Path(paths.make_engine_socket_path()),
         }
         lines = [f"{name:<14} {_format_path_and_existence(path)}" for name, path in places.items()]
-        from kbtui.conversations.conversation_repository import list_agent_overviews
+        from kbtui.conversations.conversation_repository import (
+            list_agent_directories_and_conversation_counts,
+        )
 
-        agents = list_agent_overviews(workspace)
+        agents = list_agent_directories_and_conversation_counts(workspace)
         lines += [
             f"{agent.name:<14} {path}  ({agent.describe_conversation_counts()})"
             for agent in agents

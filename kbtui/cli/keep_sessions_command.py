@@ -162,17 +162,17 @@ def _is_conversation_or_ancestor_chosen(
 
 def _print_kept_sessions(args: Namespace, ids: list[str]) -> int:
     from kbtui.conversations.session_archive import (
+        compute_session_archive_size_in_bytes,
         find_session_copy_damage,
         get_session_archive_directory,
         list_kept_sessions,
-        measure_session_archive,
     )
 
     kept, damaged = list_kept_sessions()
     kept = _filter_kept_sessions_by_options(kept, args, ids)
     shape = {
         "directory": str(get_session_archive_directory()),
-        "bytes": measure_session_archive(),
+        "bytes": compute_session_archive_size_in_bytes(),
         "sessions": [_make_json_of_kept_session_copy(one) for one in kept],
         "damaged": [{"path": str(one.path), "reason": one.reason} for one in damaged],
     }
@@ -188,7 +188,9 @@ def _print_kept_sessions(args: Namespace, ids: list[str]) -> int:
         print_to_stderr(f"{bad.path}: skipped: {bad.reason}")
     if not args.json:
         count = format_counted_noun(len(kept), "kept session")
-        print_to_stderr(f"{count}; the archive takes {measure_session_archive():,} bytes on disk")
+        print_to_stderr(
+            f"{count}; the archive takes {compute_session_archive_size_in_bytes():,} bytes on disk"
+        )
     return 0 if kept else 1
 
 

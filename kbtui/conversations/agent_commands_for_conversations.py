@@ -65,15 +65,17 @@ def list_agent_commands_for_conversation(
     list is empty if the conversation exists only in kbtui's archive. Unsafe commands are left out,
     because an agent's files can contain anything.
     """
-    commands = (_make_agent_command(workspace, info, turn, purpose) for purpose in _PURPOSES)
+    commands = (
+        _make_possibly_unsafe_agent_command(workspace, info, turn, purpose) for purpose in _PURPOSES
+    )
     return [
         one
         for one in commands
-        if one is not None and _explain_why_command_is_unsafe(info, one) is None
+        if one is not None and _explain_why_agent_command_is_unsafe(info, one) is None
     ]
 
 
-def _make_agent_command(
+def _make_possibly_unsafe_agent_command(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
 ) -> AgentCommandForConversation | None:
     """Return the agent's command for a purpose, safe or not; None if there is no such command."""
@@ -93,7 +95,7 @@ def _make_agent_command(
     return AgentCommandForConversation(purpose, command.words, directory, last)
 
 
-def _explain_why_command_is_unsafe(
+def _explain_why_agent_command_is_unsafe(
     info: ConversationInfo, command: AgentCommandForConversation
 ) -> str | None:
     """Return the reason why a command is unsafe; None if it is safe."""
@@ -107,15 +109,15 @@ def _explain_why_command_is_unsafe(
     return None
 
 
-def find_agent_command(
+def make_agent_command_for_conversation(
     workspace: Workspace, info: ConversationInfo, turn: int | None, purpose: CommandPurpose
 ) -> AgentCommandForConversation:
     """Return the agent's command for a purpose.
 
     Raises `NothingFound` if kbtui offers no command for this purpose.
     """
-    command = _make_agent_command(workspace, info, turn, purpose)
-    hint = _explain_why_command_is_unsafe(info, command) if command else None
+    command = _make_possibly_unsafe_agent_command(workspace, info, turn, purpose)
+    hint = _explain_why_agent_command_is_unsafe(info, command) if command else None
     if command is not None and hint is None:
         return command
     label = get_conversation_format(info).label

@@ -392,7 +392,7 @@ class Turn:
         """The number of attachments of the turn's requests."""
         return sum(event.kind == "attachment" for event in self.events)
 
-    def find_jp_event_id(self, call: int | None = None) -> str | None:
+    def find_jp_event_id_of_turn_or_call(self, call: int | None = None) -> str | None:
         """Return the id of this turn in JP's file, or the id of its tool call number `call`.
 
         Returns None if the file has no such id.

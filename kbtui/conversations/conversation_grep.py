@@ -337,7 +337,7 @@ class GrepLine:
 
 
 @dataclass(slots=True)
-class ConversationMatches:
+class ConversationGrepMatches:
     """The matching lines of a conversation.
 
     * `count` is the number of all matching lines.
@@ -374,7 +374,7 @@ def _is_event_searched(event: ConversationEvent, scopes: frozenset[str]) -> bool
     return kind.role in scopes and not is_json_answer
 
 
-def search_conversation_title(title: str, query: GrepQuery) -> list[GrepLine]:
+def grep_conversation_title(title: str, query: GrepQuery) -> list[GrepLine]:
     """Return the matching lines of a conversation's title."""
     if query.masked and any(query.pattern.find_matching_lines(title)):
         title = mask_secrets(title)
@@ -384,25 +384,25 @@ def search_conversation_title(title: str, query: GrepQuery) -> list[GrepLine]:
     ]
 
 
-def search_turns(turns: Iterable[Turn], query: GrepQuery) -> ConversationMatches:
+def grep_turns(turns: Iterable[Turn], query: GrepQuery) -> ConversationGrepMatches:
     """Search the turns of one conversation.
 
     Count all matches, but return at most `query.limit` of them. Stop at the query's deadline.
     """
-    found = ConversationMatches()
+    found = ConversationGrepMatches()
     for turn in turns:
         for event in turn.events:
             if query.is_out_of_time:
                 found.is_complete = False
                 return found
             if _is_event_searched(event, query.scopes):
-                _search_event(turn, event, query, found)
+                _grep_event(turn, event, query, found)
     found.is_complete = not query.is_out_of_time
     return found
 
 
-def _search_event(
-    turn: Turn, event: ConversationEvent, query: GrepQuery, found: ConversationMatches
+def _grep_event(
+    turn: Turn, event: ConversationEvent, query: GrepQuery, found: ConversationGrepMatches
 ) -> None:
     # Values are searched as JSON, as in JP.
     text = format_event_text(event, format_readable_json)

@@ -474,7 +474,7 @@ def find_skipped_conversation_paths(
     return [directory for directories in found for directory in directories]
 
 
-def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
+def count_conversations_in_agent_trash_directories(workspace: Workspace) -> dict[str, int]:
     """Map each trash directory to the number of conversations in it.
 
     Agents move damaged conversations to trash directories.
@@ -560,7 +560,7 @@ AGENT_OFF_TEXTS: dict[AgentOffReason, str] = {
 }
 
 
-class AgentOverview(NamedTuple):
+class AgentDirectoriesAndConversationCounts(NamedTuple):
     """An overview of an agent: its directories, its conversations, and whether kbtui reads them.
 
     * `sessions` counts the conversations in this workspace, without those of subagents.
@@ -606,7 +606,9 @@ class AgentOverview(NamedTuple):
         return ", ".join(parts)
 
 
-def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
+def list_agent_directories_and_conversation_counts(
+    workspace: Workspace,
+) -> list[AgentDirectoriesAndConversationCounts]:
     """Return an overview of each agent that has conversations.
 
     Agents listed in the setting `agents` are included even if they have no conversations.
@@ -629,7 +631,7 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
             off = "project_unknown" if is_off_by_default else "not_named"
         if stored or unusable or total or (chosen is not None and off is None):
             found.append(
-                AgentOverview(
+                AgentDirectoriesAndConversationCounts(
                     one.name,
                     one.label,
                     directories,

@@ -135,14 +135,14 @@ def remember_worktrees(workspace: Workspace) -> None:
     This is necessary because Git forgets removed worktrees.
     """
     found = [list(one) for one in find_other_worktrees(str(workspace.root))]
-    data = format_remembered_worktrees_after_adding(workspace, found)
+    data = make_content_of_remembered_worktrees_file(workspace, found)
     if data is not None:
         with suppress(OSError):
             paths.make_private_directory(workspace.data_dir)
             write_file_atomically(get_remembered_worktrees_path(workspace), data)
 
 
-def format_remembered_worktrees_after_adding(
+def make_content_of_remembered_worktrees_file(
     workspace: Workspace, added: list[list[str]]
 ) -> bytes | None:
     """Return the content of the file of remembered worktrees after adding the worktrees `added`.

@@ -251,7 +251,8 @@ def keep_copy_of_conversation(
         kept_size=len(compressed),
         modified=status.st_mtime,
         kept_at=max(
-            datetime.now(UTC).timestamp(), read_session_removal_times().get(info.id, 0.0) + 1e-6
+            datetime.now(UTC).timestamp(),
+            read_times_of_removal_from_session_archive().get(info.id, 0.0) + 1e-6,
         ),
         working_directory=info.working_directory or str(workspace.root),
         title=info.title,
@@ -289,16 +290,16 @@ def delete_kept_sessions(ids: list[str]) -> int:
             if not path.exists():
                 hint = "`kbtui keep ls` lists the kept conversations"
                 raise NothingFound("this conversation is not kept", where=one, hint=hint)
-        before = measure_session_archive()
-        _store_session_removal_times(ids)
+        before = compute_session_archive_size_in_bytes()
+        _record_removal_of_sessions_from_archive(ids)
         for path in records.values():
             with suppress(FileNotFoundError):
                 path.unlink()
         remove_unused_session_copies()
-        return max(0, before - measure_session_archive())
+        return max(0, before - compute_session_archive_size_in_bytes())
 
 
-def read_session_removal_times() -> dict[str, float]:
+def read_times_of_removal_from_session_archive() -> dict[str, float]:
     """Map the id of each session removed from the archive to the Unix time of its removal.
 
     If the file with these times is damaged, the result is empty, and an import may restore removed
@@ -316,22 +317,22 @@ def get_session_removals_file() -> Path:
     return get_session_archive_directory() / _REMOVALS_FILE
 
 
-def _store_session_removal_times(ids: list[str]) -> None:
+def _record_removal_of_sessions_from_archive(ids: list[str]) -> None:
     """Record the current time as the removal time of conversations. Raises `WorkspaceError`."""
     now = datetime.now(UTC).timestamp()
-    times = read_session_removal_times()
+    times = read_times_of_removal_from_session_archive()
     for one in ids:
         kept = find_kept_session(one)
         times[one] = max(now, kept.kept_at + 1e-6 if kept else now)
     path = get_session_removals_file()
     try:
-        write_file_atomically(path, format_session_removal_times(times))
+        write_file_atomically(path, serialize_times_of_removal_from_session_archive(times))
     except OSError as error:
         message = f"cannot be written: {(error.strerror or str(error)).lower()}"
         raise WorkspaceError(message, where=str(path)) from error
 
 
-def format_session_removal_times(times: Mapping[str, float]) -> bytes:
+def serialize_times_of_removal_from_session_archive(times: Mapping[str, float]) -> bytes:
     """Return removal times as the content of the file that stores them."""
     return orjson.dumps(times, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
 
@@ -394,7 +395,9 @@ def plan_session_archive_merge(
     return merge
 
 
-def list_file_changes_of_archive_merge(merge: ArchiveMergeChanges) -> list[FileWriteOrRemoval]:
+def list_record_file_changes_of_archive_merge(
+    merge: ArchiveMergeChanges,
+) -> list[FileWriteOrRemoval]:
     """Return the files to write and to remove for a merge.
 
     The result does not include the copies of sessions. The caller must have locked the archive.
@@ -403,8 +406,10 @@ def list_file_changes_of_archive_merge(merge: ArchiveMergeChanges) -> list[FileW
         _make_session_record_path(one.id): orjson.dumps(asdict(one)) for one in merge.written
     }
     contents |= dict.fromkeys(map(_make_session_record_path, merge.removed))
-    if merge.removal_times != read_session_removal_times():
-        contents[get_session_removals_file()] = format_session_removal_times(merge.removal_times)
+    if merge.removal_times != read_times_of_removal_from_session_archive():
+        contents[get_session_removals_file()] = serialize_times_of_removal_from_session_archive(
+            merge.removal_times
+        )
     return [
         FileWriteOrRemoval(path, _read_bytes_if_file_exists(path), new)
         for path, new in contents.items()
@@ -456,7 +461,7 @@ def find_session_copy_damage(
     return DamagedArchiveFile(session.path, reason, session.id) if reason else None
 
 
-def measure_session_archive() -> int:
+def compute_session_archive_size_in_bytes() -> int:
     """Return the total size of the archive's files in bytes."""
     total = 0
     for directory in ("records", "files"):

@@ -179,7 +179,7 @@ def parse_exported_mark(shape: Any) -> Mark:
     invalid.
     """
     if isinstance(shape, dict):
-        times = {name: _parse_exported_time(shape[name]) for name in _TIMES if name in shape}
+        times = {name: _parse_exported_mark_time(shape[name]) for name in _TIMES if name in shape}
         shape = {**shape, **times}
     mark = Mark.from_json(shape)
     exported = json.dumps(mark.as_json(), ensure_ascii=False)
@@ -206,7 +206,7 @@ def parse_exported_mark(shape: Any) -> Mark:
     return mark
 
 
-def _parse_exported_time(value: object) -> object:
+def _parse_exported_mark_time(value: object) -> object:
     """Convert a time in ISO 8601 to Unix seconds. Raises `ValueError`.
 
     A value that is not a string is returned unchanged.
@@ -217,7 +217,7 @@ def _parse_exported_time(value: object) -> object:
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
-def _format_exported_time(seconds: float) -> str | None:
+def _format_exported_mark_time(seconds: float) -> str | None:
     """Format Unix seconds as ISO 8601 in UTC, with microseconds.
 
     An import compares these times, so they must be exact.
@@ -336,8 +336,8 @@ class PlacedMark(NamedTuple):
             "text_changed": self.place is not None and self.place.is_text_changed,
             "target_problem": self.target_problem,
             **self.mark.as_json(),
-            "created": _format_exported_time(self.mark.created),
-            "changed": _format_exported_time(self.mark.changed),
+            "created": _format_exported_mark_time(self.mark.created),
+            "changed": _format_exported_mark_time(self.mark.changed),
         }
 
 
@@ -370,7 +370,7 @@ def make_marks_json_field_of_turn(
     return {"marks": facts} if facts else {}
 
 
-def make_turn_mark(
+def make_mark_on_turn_call_or_passage(
     conversation: Conversation,
     ref: Ref,
     state: MarkState,
@@ -454,7 +454,7 @@ def _make_marked_event_identity(
     return MarkedEventIdentity(digest, event.event_id, timestamp, list(openings)[-1])
 
 
-def find_marked_turns_and_calls(
+def map_marks_to_current_places(
     conversation: Conversation, marks: Iterable[Mark]
 ) -> dict[str, MarkedTurnOrCall]:
     """Map the id of each mark to the current place of the marked text.
@@ -462,10 +462,10 @@ def find_marked_turns_and_calls(
     Marks whose text cannot be found are left out.
     """
     wanted = [(one.id, _MarkedTextIdentity(one.anchor, one.call, one.passage)) for one in marks]
-    return _find_marked_turns_and_calls(conversation, wanted)
+    return _map_names_to_places_of_marked_texts(conversation, wanted)
 
 
-def find_bookmarked_turns_and_calls(
+def map_bookmarks_to_current_places(
     conversation: Conversation, anchors: Mapping[str, MarkedEventIdentity]
 ) -> dict[str, MarkedTurnOrCall]:
     """Map the name of each anchor to the current place of the bookmarked turn or call.
@@ -477,10 +477,10 @@ def find_bookmarked_turns_and_calls(
         (name, _MarkedTextIdentity(anchor, parse_conversation_ref(name).call))
         for name, anchor in anchors.items()
     ]
-    return _find_marked_turns_and_calls(conversation, wanted)
+    return _map_names_to_places_of_marked_texts(conversation, wanted)
 
 
-def find_places_of_superseding_turns(
+def map_marks_to_current_places_of_superseding_texts(
     conversation: Conversation, marks: Iterable[Mark]
 ) -> dict[str, MarkedTurnOrCall]:
     """Map the id of each mark to the current place of its target in this conversation.
@@ -495,7 +495,7 @@ def find_places_of_superseding_turns(
         for one in marks
         if one.target_anchor and one.superseded_by
     ]
-    return _find_marked_turns_and_calls(conversation, wanted)
+    return _map_names_to_places_of_marked_texts(conversation, wanted)
 
 
 class _MarkedTextIdentity(NamedTuple):
@@ -512,19 +512,19 @@ class _MarkedTextIdentity(NamedTuple):
         return _hash_event(event) == self.anchor.digest
 
 
-def _find_marked_turns_and_calls(
+def _map_names_to_places_of_marked_texts(
     conversation: Conversation, wanted: Sequence[tuple[str, _MarkedTextIdentity]]
 ) -> dict[str, MarkedTurnOrCall]:
     turns = conversation.turns
     histories = list(_hash_turns_cumulatively(turns)) if wanted else []
     found = {}
     for mark_id, text in wanted:
-        if place := _find_marked_turn_or_call(turns, text, histories):
+        if place := _find_place_of_marked_text(turns, text, histories):
             found[mark_id] = place
     return found
 
 
-def _find_marked_turn_or_call(
+def _find_place_of_marked_text(
     turns: Sequence[Turn], text: _MarkedTextIdentity, histories: list[str]
 ) -> MarkedTurnOrCall | None:
     """Return the turn or call that contains a marked text.
@@ -543,7 +543,7 @@ def _find_marked_turn_or_call(
         ]
         if own:
             same = [pair for pair in own if text.is_text_of_event(pair[1])]
-            place = _choose_marked_turn_or_call(same or own, text, histories)
+            place = _choose_place_of_marked_text(same or own, text, histories)
             return place._replace(is_text_changed=not same) if place else None
         # An event with another id is another event, even if its text is the same.
         candidates = [pair for pair in candidates if pair[1].event_id is None]
@@ -556,7 +556,7 @@ def _find_marked_turn_or_call(
             if (time := times[id(one[1])]) and time.isoformat() == anchor.timestamp
         ]
         candidates = same or [one for one in candidates if times[id(one[1])] is None]
-    return _choose_marked_turn_or_call(candidates, text, histories)
+    return _choose_place_of_marked_text(candidates, text, histories)
 
 
 def _list_possibly_marked_events(
@@ -574,7 +574,7 @@ def _list_possibly_marked_events(
         yield from ((turn, event) for event in events)
 
 
-def _choose_marked_turn_or_call(
+def _choose_place_of_marked_text(
     candidates: Iterable[tuple[Turn, ConversationEvent]],
     text: _MarkedTextIdentity,
     histories: list[str],

@@ -530,7 +530,7 @@ def _add_citation_and_usage_rows(
 def _make_citation_rows(
     conversation: Conversation, targets: CitationTargetLookup
 ) -> list[tuple[object, ...]]:
-    from kbtui.citations.tool_call_citations import extract_citations
+    from kbtui.citations.tool_call_citations import extract_citations_from_tool_calls
 
     return [
         (
@@ -538,7 +538,7 @@ def _make_citation_rows(
             cite.tool, cite.timestamp.timestamp() if cite.timestamp else None, cite.chunk, cite.score,
             *((cite.given.extent, cite.given.make_hash_and_text_for_catalog()) if cite.given else (None, None)),
         )
-        for cite in extract_citations(conversation, targets)
+        for cite in extract_citations_from_tool_calls(conversation, targets)
     ]  # fmt: skip
 
 

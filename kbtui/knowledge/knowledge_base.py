@@ -14,8 +14,8 @@ from kbtui.knowledge import learn_tool_answers, system_prompt_and_learn_tool
 from kbtui.knowledge.knowledge_data_types import KnowledgeProblem, LearnToolResult, Subject, Topic
 from kbtui.knowledge.subject_visibility import (
     SubjectSlugsByVisibility,
-    apply_preload_or_disable_change,
-    find_topic_directory,
+    copy_topic_with_preload_or_disable_change,
+    find_topic_directory_or_problem,
     scan_topic_slugs,
 )
 from kbtui.light_named_tuple import NamedTuple
@@ -83,7 +83,9 @@ class MergedTopicDeclarations:
             self.broken.add(topic)
 
 
-def merge_config_layer(declared: MergedTopicDeclarations, layer: JpConfigLayer) -> None:
+def merge_topic_declarations_of_config_layer(
+    declared: MergedTopicDeclarations, layer: JpConfigLayer
+) -> None:
     """Merge the tables `assistant.kb` and `kb` of a configuration layer into `declared`.
 
     Both tables can declare topics, because JP's draft D01 does not yet decide between them.
@@ -274,7 +276,7 @@ def load_knowledge(
     found = jp_config.read_config_layers(workspace, cwd)
     declared = MergedTopicDeclarations(workspace.root)
     for layer in found.layers:
-        merge_config_layer(declared, layer)
+        merge_topic_declarations_of_config_layer(declared, layer)
     problems = []
     for error in found.errors:
         place = (
@@ -294,7 +296,7 @@ def load_knowledge(
         if len(found.errors) > failed:
             raise found.errors[failed]
         for layer in found.layers[done:]:
-            merge_config_layer(declared, layer)
+            merge_topic_declarations_of_config_layer(declared, layer)
     topics = build_declared_topics(declared)
     for name, value in assigned.items():
         if name not in topics:
@@ -316,7 +318,7 @@ class MirroredTopics(NamedTuple):
     mirror: PublishedLibraryMirrorPaths
     topics: dict[str, Topic]
 
-    def find_topic_directory(self, topic: str) -> str | None:
+    def find_mirrored_topic_directory(self, topic: str) -> str | None:
         """Return the real path of a topic's directory in the mirror, or None if there is none."""
         if topic not in self.topics:
             return None
@@ -396,7 +398,7 @@ class KnowledgeBase:
         for topic in topics.values():
             is_here = not topic.is_published and self._find_mirrored_directory(topic.id) is None
             if topic.enable and is_here:
-                problem = find_topic_directory(self._root, topic)[1]
+                problem = find_topic_directory_or_problem(self._root, topic)[1]
                 self._add_problems([problem] if problem else [])
 
     @property
@@ -497,7 +499,7 @@ class KnowledgeBase:
 
     def format_knowledge_section(self) -> str | None:
         """Return the `<knowledge>` section; None if there is nothing to list or pre-load."""
-        topics = self._group_slugs_of_enabled_topics()
+        topics = self._list_slugs_by_visibility_of_enabled_topics()
         return system_prompt_and_learn_tool.format_knowledge_prompt_section(
             topics, self._load_subject_of_slug
         )
@@ -517,7 +519,9 @@ class KnowledgeBase:
 
     def make_learn_tool_definition(self) -> dict[str, Any] | None:
         """Return the definition of the `learn` tool; None if there is nothing to learn."""
-        return system_prompt_and_learn_tool.define_learn_tool(self._group_slugs_of_enabled_topics())
+        return system_prompt_and_learn_tool.define_learn_tool(
+            self._list_slugs_by_visibility_of_enabled_topics()
+        )
 
     def read_jp_prompt_sections(self) -> list[JpPromptSection]:
         """Return JP's own prompt sections, which kbtui only reads."""
@@ -534,7 +538,7 @@ class KnowledgeBase:
         file = self.workspace.format_config_path(TOPICS_FILE)
         for mark in marks:
             resolved = self.get_topic_slugs_by_visibility(mark.topic)
-            topics[mark.topic] = apply_preload_or_disable_change(
+            topics[mark.topic] = copy_topic_with_preload_or_disable_change(
                 topics[mark.topic], resolved, mark, file
             )
         return self._copy_with_topics(topics)
@@ -570,9 +574,9 @@ class KnowledgeBase:
         return found
 
     def _find_mirrored_directory(self, topic: str) -> str | None:
-        return self.published.find_topic_directory(topic) if self.published else None
+        return self.published.find_mirrored_topic_directory(topic) if self.published else None
 
-    def _group_slugs_of_enabled_topics(self) -> list[SubjectSlugsByVisibility]:
+    def _list_slugs_by_visibility_of_enabled_topics(self) -> list[SubjectSlugsByVisibility]:
         return [
             self.get_topic_slugs_by_visibility(topic.id)
             for topic in self.topics.values()

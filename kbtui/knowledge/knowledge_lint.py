@@ -190,9 +190,9 @@ def lint_knowledge(knowledge: KnowledgeBase) -> list[KnowledgeProblem]:
             continue
         resolved = knowledge.get_topic_slugs_by_visibility(topic.id)
         problems += _find_slug_collisions(resolved)
-        problems += _find_patterns_without_match(resolved, "learned")
-        problems += _find_patterns_without_match(resolved, "disabled")
-        problems += _find_topic_without_visible_subjects(knowledge, resolved)
+        problems += _find_topic_patterns_without_match(resolved, "learned")
+        problems += _find_topic_patterns_without_match(resolved, "disabled")
+        problems += _find_problem_of_topic_without_visible_subjects(knowledge, resolved)
         for subject in knowledge.list_subjects(topic.id):
             if subject.disabled:
                 continue
@@ -260,7 +260,7 @@ def _find_slug_collisions(resolved: SubjectSlugsByVisibility) -> Iterator[Knowle
         )
 
 
-def _find_patterns_without_match(
+def _find_topic_patterns_without_match(
     resolved: SubjectSlugsByVisibility, field: str
 ) -> Iterator[KnowledgeProblem]:
     topic, scan = resolved.topic, resolved.scan
@@ -304,7 +304,7 @@ def explain_pattern_without_match(resolved: SubjectSlugsByVisibility, pattern: s
     return f"did you mean '{near[0]}'?" if near else None
 
 
-def _find_topic_without_visible_subjects(
+def _find_problem_of_topic_without_visible_subjects(
     knowledge: KnowledgeBase, resolved: SubjectSlugsByVisibility
 ) -> Iterator[KnowledgeProblem]:
     topic = resolved.topic
@@ -336,7 +336,9 @@ LearnToolProblem = Literal["missing", "outdated", "unneeded"]
 """
 
 
-def find_learn_tool_problem(root: Path, knowledge: KnowledgeBase) -> LearnToolProblem | None:
+def find_installed_learn_tool_problem(
+    root: Path, knowledge: KnowledgeBase
+) -> LearnToolProblem | None:
     """Return what is wrong with the tool `learn` installed in a workspace, or None.
 
     If the installed definition of `learn` cannot be read or has an unknown form, the result is

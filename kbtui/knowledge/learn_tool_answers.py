@@ -12,8 +12,8 @@ from kbtui.knowledge.knowledge_data_types import LearnToolResult
 from kbtui.knowledge.subject_files import (
     SKIPPED_SUBJECT,
     add_final_newline,
-    format_file_text_for_assistant,
-    format_skipped_subject_note,
+    fence_file_text_unless_prose,
+    format_note_replacing_unreadable_subject,
     read_subject_text,
 )
 from kbtui.light_named_tuple import NamedTuple
@@ -90,7 +90,7 @@ class LearnToolCaller(NamedTuple):
         return secret_detection.mask_secrets(text)
 
 
-class SubjectLineRange(NamedTuple):
+class SubjectOrLineRange(NamedTuple):
     """A subject, or a range of its lines."""
 
     slug: str
@@ -186,9 +186,11 @@ def answer_learn_call_with_patterns(
                 _format_text_of_subject_or_lines(record, one, caller, caller.max_chars)
             )
         except KbtuiError as error:
-            return LearnToolResult(format_skipped_subject_note(error, one.slug), is_error=True)
+            return LearnToolResult(
+                format_note_replacing_unreadable_subject(error, one.slug), is_error=True
+            )
     # If a subject is already in the prompt, the answer to its exact slug says so; a glob skips it.
-    wanted: dict[SubjectLineRange, None] = {}
+    wanted: dict[SubjectOrLineRange, None] = {}
     missing, exhausted = [], []
     for pattern in patterns:
         if (one := exact[pattern]) is not None:
@@ -199,7 +201,7 @@ def answer_learn_call_with_patterns(
             missing.append(pattern)
         elif given.issuperset(matches):
             exhausted.append(pattern)
-        new = [SubjectLineRange(slug) for slug in matches if slug not in given]
+        new = [SubjectOrLineRange(slug) for slug in matches if slug not in given]
         wanted.update(dict.fromkeys(new))
     blocks, left, failed = _format_subject_blocks(list(wanted), given, subject, caller)
     blocks += [_EVERYTHING_LEARNED.format(shorten_argument(pattern)) for pattern in exhausted]
@@ -213,11 +215,11 @@ def answer_learn_call_with_patterns(
 
 
 def _format_subject_blocks(
-    wanted: list[SubjectLineRange],
+    wanted: list[SubjectOrLineRange],
     given: frozenset[str],
     subject: Callable[[str], Subject],
     caller: LearnToolCaller,
-) -> tuple[list[str], list[SubjectLineRange], int]:
+) -> tuple[list[str], list[SubjectOrLineRange], int]:
     """Return the texts of the wanted subjects that fit into an answer, each between tags.
 
     The result also contains the subjects that do not fit, and the number of unreadable subjects.
@@ -238,7 +240,7 @@ def _format_subject_blocks(
                 limit = None if blocks else room
                 text = _format_text_of_subject_or_lines(subject(part.slug), part, caller, limit)
             except KbtuiError as error:
-                text = format_skipped_subject_note(error, part.slug)
+                text = format_note_replacing_unreadable_subject(error, part.slug)
                 failed += 1
         block = wrap_subject_in_tags(str(part), text)
         if room is not None:
@@ -252,21 +254,21 @@ def _format_subject_blocks(
 
 def _parse_pattern_as_slug_or_lines(
     resolved: SubjectSlugsByVisibility, pattern: str
-) -> SubjectLineRange | None:
+) -> SubjectOrLineRange | None:
     """Return the subject or lines if a pattern is a slug, with or without line numbers, else None.
 
     Raises `UsageError` if the line numbers are invalid.
     """
     if resolved.is_enabled_slug(pattern):
-        return SubjectLineRange(pattern)
+        return SubjectOrLineRange(pattern)
     if not resolved.is_enabled_slug(pattern.rpartition(":")[0]):
         return None
     slug, lines = split_slug_and_line_range(pattern)
-    return None if lines is None else SubjectLineRange(slug, lines)
+    return None if lines is None else SubjectOrLineRange(slug, lines)
 
 
 def _format_text_of_subject_or_lines(
-    subject: Subject, part: SubjectLineRange, caller: LearnToolCaller, room: int | None
+    subject: Subject, part: SubjectOrLineRange, caller: LearnToolCaller, room: int | None
 ) -> str:
     """Return a subject or some of its lines in at most `room` characters.
 
@@ -287,7 +289,7 @@ def _format_text_of_subject_or_lines(
 
     def format_lines_until(end: int) -> str:
         plain = secret_detection.mask_secrets_in_text_part(text, start, end, hidden)
-        return format_file_text_for_assistant(plain, subject.relative)
+        return fence_file_text_unless_prose(plain, subject.relative)
 
     shown = format_lines_until(starts[last])
     if room is None or len(shown) <= room:
@@ -306,7 +308,7 @@ def _format_text_of_subject_or_lines(
             keep -= max(1, len(shown) - room)
         note = f"Line {first:,} of {count:,}, cut after {keep:,} of its {size:,} characters."
     if final < last:
-        rest = shorten_argument(str(SubjectLineRange(part.slug, (final + 1, last))))
+        rest = shorten_argument(str(SubjectOrLineRange(part.slug, (final + 1, last))))
         note += f' Continue with `learn`: topic "{topic}", subjects "{rest}".'
     return f"{add_final_newline(shown)}\n[{note}]\n"
 

@@ -43,7 +43,7 @@ _EDITORS = {
 """Maps the arguments that open the file PATH at LINE to the editors that accept these arguments."""
 
 
-class MissingTitleError(UsageError):
+class MissingSubjectTitleError(UsageError):
     """A new subject has no title."""
 
 
@@ -93,7 +93,7 @@ def get_named_or_only_topic(knowledge: KnowledgeBase, name: str | None) -> Topic
 def add_subject(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> Subject:
     """Write a draft into a topic, and return the new subject.
 
-    Raises `MissingTitleError` or `UsageError`.
+    Raises `MissingSubjectTitleError` or `UsageError`.
     """
     slug = choose_slug_for_draft(knowledge, topic, draft)
     return _write_subject_file(knowledge, topic, slug, draft.file_text)
@@ -102,7 +102,7 @@ def add_subject(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> 
 def choose_slug_for_draft(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> str:
     """Return the slug that `add_subject` would choose for a draft; raises the same errors as `add_subject`."""
     if not draft.title.strip():
-        raise MissingTitleError("a subject needs a title", hint="add --title")
+        raise MissingSubjectTitleError("a subject needs a title", hint="add --title")
     return validate_new_slug(knowledge, topic, draft.slug or make_safe_file_name(draft.title))
 
 
@@ -161,14 +161,14 @@ def _choose_draft_title(text: str, otherwise: str) -> str:
     """Return the title of an edited draft.
 
     The title is the first of these that exists: the title in the front matter, the first heading,
-    and `otherwise`. Raises `MissingTitleError` if none of them exists, if the title in the front
+    and `otherwise`. Raises `MissingSubjectTitleError` if none of them exists, if the title in the front
     matter is empty, or if the title is `UNTITLED`.
     """
     split = split_front_matter(text)
     is_emptied = "title" in split.facts and not str(split.facts["title"] or "").strip()
     title = None if is_emptied else split.title or otherwise.strip()
     if not title or title == UNTITLED:
-        raise MissingTitleError("a subject needs a title")
+        raise MissingSubjectTitleError("a subject needs a title")
     return title
 
 
@@ -297,7 +297,7 @@ def find_editor_command(*, or_installed: bool = False) -> list[str]:
     raise UsageError("no editor is set", hint="set $VISUAL or $EDITOR, for example EDITOR=nano")
 
 
-class TrashedFile(NamedTuple):
+class TrashedSubjectFile(NamedTuple):
     """A subject's file that was moved to the trash.
 
     `path` is the original path of the file, and `trashed` is its path in the trash.
@@ -308,7 +308,7 @@ class TrashedFile(NamedTuple):
     trashed: Path
 
 
-def move_subject_to_trash(subject: Subject) -> TrashedFile | None:
+def move_subject_to_trash(subject: Subject) -> TrashedSubjectFile | None:
     """Move a subject's file to the system's trash, and return both paths of the file.
 
     The result is None if the file is not found in the trash, for example because the trash is on
@@ -329,11 +329,11 @@ def move_subject_to_trash(subject: Subject) -> TrashedFile | None:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         message = f"the file cannot be moved to the trash: {reason}"
         raise TrashUnavailableError(message, where=str(subject.path)) from error
-    trashed = _find_file_in_trash(subject.path.parent, status)
-    return TrashedFile(subject, subject.path, trashed) if trashed else None
+    trashed = _find_file_in_trash_by_inode(subject.path.parent, status)
+    return TrashedSubjectFile(subject, subject.path, trashed) if trashed else None
 
 
-def _find_file_in_trash(directory: Path, status: os.stat_result) -> Path | None:
+def _find_file_in_trash_by_inode(directory: Path, status: os.stat_result) -> Path | None:
     """Find a file that was moved from `directory` to the trash, by its inode in `status`.
 
     send2trash does not say where it moved a file, and it may rename the file. A file that is moved
@@ -356,7 +356,7 @@ def _find_file_in_trash(directory: Path, status: os.stat_result) -> Path | None:
     return None
 
 
-def restore_trashed_file(trashed: TrashedFile) -> None:
+def restore_trashed_subject_file(trashed: TrashedSubjectFile) -> None:
     """Move a subject's file from the trash back to its original path.
 
     Raises `KbtuiError` if another file now has this path, or if the file is no longer in the trash.

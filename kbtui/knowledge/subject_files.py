@@ -217,10 +217,10 @@ def read_subject_for_assistant(subject: Subject) -> str:
 
     Raises `UnreadableSubjectError`.
     """
-    return format_file_text_for_assistant(read_subject_text(subject), subject.relative)
+    return fence_file_text_unless_prose(read_subject_text(subject), subject.relative)
 
 
-def format_file_text_for_assistant(text: str, relative: str) -> str:
+def fence_file_text_unless_prose(text: str, relative: str) -> str:
     """Return a file's text, in a code fence unless the file is prose.
 
     Whether a file is prose depends on the extension of its path, `relative`.
@@ -262,7 +262,7 @@ def explain_too_large_subject(size: int) -> str | None:
 SKIPPED_SUBJECT = 'Skipped "{}": {}.'
 
 
-def format_skipped_subject_note(error: KbtuiError, slug: str) -> str:
+def format_note_replacing_unreadable_subject(error: KbtuiError, slug: str) -> str:
     """Return the line that replaces the content of an unreadable subject."""
     return SKIPPED_SUBJECT.format(slug, error.message)
 
@@ -317,7 +317,7 @@ def make_safe_file_name(text: str) -> str:
     return f"{name}-1" if _RESERVED_NAME.fullmatch(name) else name or "untitled"
 
 
-def find_topic_directory(workspace: Workspace, topic: Topic) -> Path:
+def find_editable_topic_directory(workspace: Workspace, topic: Topic) -> Path:
     """Return the real path of a topic's directory, which may be missing.
 
     Raises `KbtuiError` if files in it cannot be edited: if the topic is only in the published library, or
@@ -338,7 +338,7 @@ def create_topic_directory(workspace: Workspace, topic: Topic) -> Path:
 
     Raises `KbtuiError`.
     """
-    folder = find_topic_directory(workspace, topic)
+    folder = find_editable_topic_directory(workspace, topic)
     return create_directory_inside_workspace(Path(os.path.realpath(workspace.root)), folder)
 
 

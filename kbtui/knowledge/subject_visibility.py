@@ -78,7 +78,9 @@ class SubjectSlugsByVisibility:
         return found
 
 
-def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, KnowledgeProblem | None]:
+def find_topic_directory_or_problem(
+    root: str, topic: Topic
+) -> tuple[str | None, KnowledgeProblem | None]:
     """Return the real path of a topic's directory, and the problem if there is one.
 
     `root` is the workspace's real path. If there is a problem, the path is None.
@@ -118,13 +120,13 @@ def scan_topic_slugs(
     if topic.is_published:
         real, problem = None, None
     else:
-        real, problem = find_topic_directory(root, topic)
+        real, problem = find_topic_directory_or_problem(root, topic)
     if real is not None:
         try:
             scan = scan_topic_directory(root, real)
         except OSError:
             # The directory has changed since the check. Check again to get the right message.
-            _, problem = find_topic_directory(root, topic)
+            _, problem = find_topic_directory_or_problem(root, topic)
     if mirrored is not None:
         with suppress(OSError):
             scan.add_published_files(scan_topic_directory(mirrored, mirrored))
@@ -140,7 +142,7 @@ def scan_topic_slugs(
     return SubjectSlugsByVisibility(topic, scan, folder), problems
 
 
-def apply_preload_or_disable_change(
+def copy_topic_with_preload_or_disable_change(
     topic: Topic, resolved: SubjectSlugsByVisibility, mark: PreloadOrDisableChange, file: str
 ) -> Topic:
     """Return `topic` with the change `mark` applied to one of its subjects or to the topic itself.

@@ -9,7 +9,7 @@ from kbtui.errors import ConfigError, KbtuiError
 from kbtui.knowledge.knowledge_data_types import JpPromptSection
 from kbtui.knowledge.learn_tool_answers import escape_quotes_as_entities, wrap_subject_in_tags
 from kbtui.knowledge.subject_files import (
-    format_skipped_subject_note,
+    format_note_replacing_unreadable_subject,
     read_subject_for_assistant,
 )
 
@@ -106,7 +106,7 @@ def format_preloaded_topic_block(
         try:
             text = read_subject_for_assistant(subject(topic.id, slug))
         except KbtuiError as error:
-            text = format_skipped_subject_note(error, slug)
+            text = format_note_replacing_unreadable_subject(error, slug)
         blocks.append(wrap_subject_in_tags(slug, text))
     return "\n\n".join(blocks) + "\n</topic>"
 

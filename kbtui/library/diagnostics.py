@@ -68,10 +68,10 @@ def _format_conversation_counts(values: Any) -> str:
 
 
 def _format_agent_finding(values: Any) -> str:
-    from kbtui.conversations.conversation_repository import AgentOverview
+    from kbtui.conversations.conversation_repository import AgentDirectoriesAndConversationCounts
 
     places = ", ".join(values["directories"]) or "no directory"
-    conversations = AgentOverview(**values).describe_conversation_counts()
+    conversations = AgentDirectoriesAndConversationCounts(**values).describe_conversation_counts()
     return f"{values['label']} ({values['name']}), {places}: {conversations}"
 
 
@@ -462,14 +462,14 @@ def _diagnose_installed_learn_tool(
     library: Library, knowledge: KnowledgeBase
 ) -> Iterator[FindingWithoutArea]:
     """Check that the installed definition of `learn` describes the current topics."""
-    from kbtui.knowledge.knowledge_lint import LEARN_TOOL_FILE, find_learn_tool_problem
+    from kbtui.knowledge.knowledge_lint import LEARN_TOOL_FILE, find_installed_learn_tool_problem
 
     codes: dict[LearnToolProblem, FindingCode] = {
         "missing": "learn_tool_missing",
         "outdated": "learn_tool_outdated",
         "unneeded": "learn_tool_unneeded",
     }
-    if problem := find_learn_tool_problem(library.workspace.root, knowledge):
+    if problem := find_installed_learn_tool_problem(library.workspace.root, knowledge):
         yield "note", codes[problem], {"file": LEARN_TOOL_FILE}
 
 
@@ -484,7 +484,7 @@ def _find_subject_ref_of_knowledge_problem(
 
 def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.conversations.conversation_repository import (
-        count_trashed_conversations,
+        count_conversations_in_agent_trash_directories,
         find_skipped_conversation_paths,
     )
 
@@ -504,7 +504,7 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
             yield "wrong", "directory_unreadable", values
         else:
             yield "note", "directory_skipped", values
-    for folder, count in count_trashed_conversations(library.workspace).items():
+    for folder, count in count_conversations_in_agent_trash_directories(library.workspace).items():
         values = {"directory": str(folder), "conversations": count}
         yield "note", "conversations_trashed", values
     yield from _diagnose_texts_of_conversations(library, infos)
@@ -573,12 +573,12 @@ def _read_recorded_indexing_errors(
 def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
     """Report the agents that have conversations in this workspace, and problems with the agents' settings and formats."""
     from kbtui.conversations.conversation_repository import (
-        list_agent_overviews,
+        list_agent_directories_and_conversation_counts,
         list_unknown_agents_in_settings,
         unusable_formats,
     )
 
-    found = list_agent_overviews(library.workspace)
+    found = list_agent_directories_and_conversation_counts(library.workspace)
     if not found:
         yield "note", "agents_missing"
     for one in found:
@@ -598,10 +598,10 @@ def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
 def _diagnose_kept_sessions() -> Iterator[FindingWithoutArea]:
     """Report the archive's contents, its size on disk, and its unusable files."""
     from kbtui.conversations.session_archive import (
+        compute_session_archive_size_in_bytes,
         find_session_copy_damage,
         get_session_archive_directory,
         list_kept_sessions,
-        measure_session_archive,
     )
 
     kept, damaged = list_kept_sessions()
@@ -610,7 +610,7 @@ def _diagnose_kept_sessions() -> Iterator[FindingWithoutArea]:
     values: FindingValues = {
         "kept": len(kept),
         "only_kept": sum(one.is_original_missing for one in kept),
-        "bytes": measure_session_archive(),
+        "bytes": compute_session_archive_size_in_bytes(),
         "directory": str(get_session_archive_directory()),
     }
     yield "ok", "archive_counted", values

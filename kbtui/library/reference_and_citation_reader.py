@@ -211,9 +211,9 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
 
         return find_turns_touching_file_or_subject(self.workspace, name, directory)
 
-    def extract_citations(self, conversation: Conversation) -> list[Citation]:
+    def extract_citations_from_tool_calls(self, conversation: Conversation) -> list[Citation]:
         """Return the citations that a conversation makes, with the current titles of the cited entries and files."""
-        from kbtui.citations.tool_call_citations import extract_citations
+        from kbtui.citations.tool_call_citations import extract_citations_from_tool_calls
         from kbtui.conversations import conversation_repository
 
         titles = {
@@ -223,7 +223,9 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
         targets = self._make_citation_target_lookup(titles)
         known: dict[str, tuple[str, bool]] = {}
         found = []
-        for cite in _add_citation_states(extract_citations(conversation, targets), targets):
+        for cite in _add_citation_states(
+            extract_citations_from_tool_calls(conversation, targets), targets
+        ):
             if cite.target not in known:
                 known[cite.target] = self._look_up_target_title_and_absence(cite, targets)
             title, gone = known[cite.target]
@@ -239,7 +241,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
         The citations do not include the subjects' current titles.
         """
         from kbtui.citations.tool_call_citations import (
-            extract_citations,
+            extract_citations_from_tool_calls,
             group_outdated_citations_by_turn,
         )
 
@@ -247,7 +249,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
         if not any(event.kind == "tool_call_request" for event in events):
             return {}  # do not wait for the list of subjects
         targets = self._make_citation_target_lookup({})
-        cites = extract_citations(conversation, targets)
+        cites = extract_citations_from_tool_calls(conversation, targets)
         subjects = (cite for cite in cites if cite.kind == "subject")
         return group_outdated_citations_by_turn(_add_citation_states(subjects, targets))
 
@@ -366,14 +368,14 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
             target = target._replace(call=None)  # The passage may also belong to other calls.
         conversation = self.load_conversation(target.conversation or "")
         if target.turn is None:
-            return self.extract_citations(conversation)
+            return self.extract_citations_from_tool_calls(conversation)
         # A search without an engine imports this module and must not wait for `dataclasses`.
         from dataclasses import replace
 
         turn = _look_up_turn_by_reference(conversation, target)
         if target.call is not None:
             turn = replace(turn, events=[one for one in turn.events if one.call == target.call])
-        return self.extract_citations(replace(conversation, turns=[turn]))
+        return self.extract_citations_from_tool_calls(replace(conversation, turns=[turn]))
 
     def _parse_reference_or_path(self, text: str) -> Ref | str:
         """Parse text that is either a reference or the path of a file.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from kbtui.conversations.conversation_grep import (
     GrepQuery,
     cut_line_around_match,
+    grep_turns,
     make_grep_pattern,
-    search_turns,
 )
 from kbtui.conversations.conversation_repository import (
     get_conversation_format,
@@ -179,7 +179,7 @@ def _find_matching_lines_in_conversation(
         return []
     query = GrepQuery(pattern, limit=MAX_LINES_OF_ENTRY, deadline=deadline)
     turns, _, _ = get_conversation_format(info).load_turns_for_searching(info)
-    found = search_turns(turns, query)
+    found = grep_turns(turns, query)
     hits = []
     for at, line in enumerate(found.lines):
         ref = str(make_conversation_ref(info.id, line.turn)) if line.turn else info.ref

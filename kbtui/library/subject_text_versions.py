@@ -99,7 +99,9 @@ class SubjectHistory(NamedTuple):
 
 def find_citation_by_key(reader: ReferenceAndCitationReader, key: CitationKey) -> Citation:
     """Return the citation with this key, extracted from its conversation. Raises `NothingFound`."""
-    for cite in reader.extract_citations(reader.load_conversation(key.conversation)):
+    for cite in reader.extract_citations_from_tool_calls(
+        reader.load_conversation(key.conversation)
+    ):
         if cite.key == key:
             return cite
     raise NothingFound(f"the turn no longer cites {key.target}", where=key.conversation)
@@ -441,7 +443,9 @@ def _list_citations_of_subject_with_given_texts(
     for conversation_id, cites in by_conversation.items():
         with suppress(KbtuiError):
             conversation = reader.load_conversation(conversation_id)
-            extracted = {cite.key: cite for cite in reader.extract_citations(conversation)}
+            extracted = {
+                cite.key: cite for cite in reader.extract_citations_from_tool_calls(conversation)
+            }
             for cite in cites:
                 own = extracted.get(cite.key)
                 given[cite.key] = (

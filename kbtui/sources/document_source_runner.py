@@ -174,12 +174,12 @@ def open_source_document_store(
     source's topic is unknown or outside the workspace.
     """
     from kbtui.knowledge import load_knowledge
-    from kbtui.knowledge.subject_files import create_topic_directory, find_topic_directory
+    from kbtui.knowledge.subject_files import create_topic_directory, find_editable_topic_directory
 
     knowledge = load_knowledge(workspace)
     topic = knowledge.resolve_topic(source.topic)
     root = Path(os.path.realpath(workspace.root))
-    get_directory = create_topic_directory if create else find_topic_directory
+    get_directory = create_topic_directory if create else find_editable_topic_directory
     return SourceDocumentStore(root, get_directory(workspace, topic), source)
 
 

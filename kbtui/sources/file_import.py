@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError
 from kbtui.knowledge.subject_files import (
     BINARY_BYTES,
-    format_file_text_for_assistant,
+    fence_file_text_unless_prose,
     make_safe_file_name,
 )
 from kbtui.sources.document_text_extraction import (
@@ -150,7 +150,7 @@ async def _import_source_file(
         elif text.strip() and (
             language := path.suffix[1:] or _detect_programming_language_of_file(path.name, text)
         ):
-            text = format_file_text_for_assistant(text, f"x.{language}")
+            text = fence_file_text_unless_prose(text, f"x.{language}")
         name, title = "/".join(map(make_safe_file_name, parts)), facts["title"] or parts[-1]
         document = FetchedDocument(url, name, title, text, tuple(facts["tags"]))
         run.store_document(document, {"stat": mark})

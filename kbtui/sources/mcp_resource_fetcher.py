@@ -16,7 +16,7 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.subject_files import format_file_text_for_assistant, make_safe_file_name
+from kbtui.knowledge.subject_files import fence_file_text_unless_prose, make_safe_file_name
 from kbtui.sources.document_text_extraction import HTML, MARKDOWN, PDF, PLAIN, TextExtractionError
 from kbtui.sources.http_fetcher import explain_too_large_document
 from kbtui.sources.source_document_store import FetchedDocument
@@ -193,7 +193,7 @@ async def _read_mcp_resource_text(
         elif isinstance(content, types.TextResourceContents):
             is_prose = not kind or kind.startswith("text/")
             name = "x" if is_prose else f"x.{kind.rpartition('/')[2].rpartition('+')[2]}"
-            parts.append(format_file_text_for_assistant(content.text, name))
+            parts.append(fence_file_text_unless_prose(content.text, name))
         else:
             raise UnextractableMcpResourceError(
                 f"content type {kind or '(unknown)'} is not supported"

@@ -249,7 +249,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         from kbtui.library.file_turn_history import map_turns_to_actions_and_commands
 
         activities = map_turns_to_actions_and_commands(self._library.workspace, conversation)
-        found = self._library.extract_citations(conversation)
+        found = self._library.extract_citations_from_tool_calls(conversation)
         try:
             reader = self._library.open_index_reader()
             return (
@@ -482,8 +482,8 @@ class CitationsPane(BorderOnlyPane, Vertical):
     def action_copy_citations_as(self, form: str) -> None:
         """Copy the citations in both lists in the format `form` ("markdown" or "json")."""
         from kbtui.citations.citation_formatting_and_markdown_export import (
-            format_citations_json,
-            format_citations_markdown,
+            format_uses_and_used_by_json,
+            format_uses_and_used_by_markdown,
         )
         from kbtui.conversations.turn_decision_marks import make_marks_json_field_of_turn
 
@@ -492,7 +492,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             ref = f"{self._target}:{turn}" if turn else str(self._target)
             if form == "json":
                 form_name = "JSON"
-                text = format_citations_json(
+                text = format_uses_and_used_by_json(
                     ref,
                     used,
                     self._using,
@@ -500,7 +500,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
                 )
             else:
                 form_name = "Markdown"
-                text = format_citations_markdown(
+                text = format_uses_and_used_by_markdown(
                     ref,
                     used,
                     self._using,

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from kbtui.index.catalog_query import EntryChunkJson
-    from kbtui.knowledge.subject_editing import TrashedFile
+    from kbtui.knowledge.subject_editing import TrashedSubjectFile
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command_definition import TuiCommand
@@ -405,7 +405,7 @@ class EntriesScreen(ListDetailScreen):
     DEFAULT_CSS = "EntriesScreen #columns { height: 1; padding: 0 1; background: $background; }"
 
     def __init__(
-        self, library: Library, clock: Clock, trashed: list[TrashedFile] | None = None
+        self, library: Library, clock: Clock, trashed: list[TrashedSubjectFile] | None = None
     ) -> None:
         self.list: EntryTable
         super().__init__(library, EntryTable())

@@ -44,7 +44,7 @@ class SubjectFileActions:
         library: Library,
         show_message: Callable[[str, str], None],
         on_written: Callable[[str], None],
-        trashed: list[subject_editing.TrashedFile] | None = None,
+        trashed: list[subject_editing.TrashedSubjectFile] | None = None,
     ) -> None:
         self._screen, self._library = screen, library
         self._show_message, self._on_written = show_message, on_written
@@ -95,7 +95,7 @@ class SubjectFileActions:
         The form is checked before the user writes the text, so that no text is lost after an error.
         """
         if not values["title"]:
-            raise subject_editing.MissingTitleError("a subject needs a title")
+            raise subject_editing.MissingSubjectTitleError("a subject needs a title")
         subject_editing.find_editor_command()
         knowledge = self._library.load_knowledge()
         topic = subject_editing.get_named_or_only_topic(knowledge, values["topic"])
@@ -215,7 +215,7 @@ class SubjectFileActions:
         self._screen.app.push_screen(dialog, delete_subject_if_confirmed)
 
     def _report_trashed_file(
-        self, subject: Subject, trashed: subject_editing.TrashedFile | None
+        self, subject: Subject, trashed: subject_editing.TrashedSubjectFile | None
     ) -> None:
         if trashed is not None:
             self._trashed.append(trashed)
@@ -231,7 +231,7 @@ class SubjectFileActions:
         trashed = self._trashed.pop()
         subject, text = trashed.subject, f"moved back: {trashed.subject.ref}"
         self._worker.submit_call(
-            partial(subject_editing.restore_trashed_file, trashed),
+            partial(subject_editing.restore_trashed_subject_file, trashed),
             lambda _: self._report_written_or_removed_subject(text, subject),
             self._show_error,
         )

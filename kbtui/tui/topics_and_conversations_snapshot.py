@@ -224,9 +224,9 @@ class TopicsAndConversationsReader:
         root = self._library.workspace.root
         if not os.path.isdir(root / ".jp/mcp/tools"):  # noqa: PTH112  (never raises)
             return None  # No tools are installed, so the module is not needed.
-        from kbtui.knowledge.knowledge_lint import find_learn_tool_problem
+        from kbtui.knowledge.knowledge_lint import find_installed_learn_tool_problem
 
-        return find_learn_tool_problem(root, knowledge)
+        return find_installed_learn_tool_problem(root, knowledge)
 
     def read_more_snapshot_details(
         self, contents: TopicsAndConversations

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.conversations.turn_decision_marks import (
     MarkedEventIdentity,
-    find_bookmarked_turns_and_calls,
     make_identity_of_turn_or_call,
+    map_bookmarks_to_current_places,
 )
 from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
@@ -90,7 +90,7 @@ class BookmarkAnchorStore:
             return False
         conversation = load_conversation(info)
         anchors = {name: one.anchor for name, one in stored.items() if one.anchor is not None}
-        places = find_bookmarked_turns_and_calls(conversation, anchors)
+        places = map_bookmarks_to_current_places(conversation, anchors)
         now: dict[str, _StoredBookmarkAnchor] = {}
         moves: dict[str, str] = {}
         for ref in refs:

@@ -13,10 +13,10 @@ from kbtui.conversations.turn_decision_marks import (
     Mark,
     MarkedTurnOrCall,
     PlacedMark,
-    find_marked_turns_and_calls,
-    find_places_of_superseding_turns,
     make_identity_of_turn_or_call,
-    make_turn_mark,
+    make_mark_on_turn_call_or_passage,
+    map_marks_to_current_places,
+    map_marks_to_current_places_of_superseding_texts,
 )
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.notices import Notice
@@ -106,7 +106,7 @@ class MarkStore:
 
         conversation = self._find_and_load_conversation(ref.conversation or "")
         check_turn_and_call_exist(conversation, ref)
-        mark = make_turn_mark(
+        mark = make_mark_on_turn_call_or_passage(
             conversation,
             ref,
             state,
@@ -117,7 +117,7 @@ class MarkStore:
             now=time.time(),
         )
         known = self.list_marks(conversation.info.id)
-        places = find_marked_turns_and_calls(conversation, known)
+        places = map_marks_to_current_places(conversation, known)
         place = MarkedTurnOrCall(mark.turn, mark.call)
         for earlier in known:
             known_place = places.get(earlier.id)
@@ -316,7 +316,7 @@ class MarkStore:
         except KbtuiError as error:
             return ConversationMarks(notice=_make_mark_read_error_notice(error))
         return ConversationMarks(
-            self._group_marks_by_turn(marks, find_marked_turns_and_calls(conversation, marks))
+            self._group_marks_by_turn(marks, map_marks_to_current_places(conversation, marks))
         )
 
     def map_marks_of_conversations(
@@ -390,7 +390,11 @@ def _load_conversation_and_find_mark_places(
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 
     conversation = load_conversation(find_conversation(workspace, name))
-    find = find_places_of_superseding_turns if of_targets else find_marked_turns_and_calls
+    find = (
+        map_marks_to_current_places_of_superseding_texts
+        if of_targets
+        else map_marks_to_current_places
+    )
     return find(conversation, marks), conversation.describe_problems() is None
 
 

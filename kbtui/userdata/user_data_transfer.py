@@ -18,19 +18,19 @@ from typing import IO, TYPE_CHECKING
 
 from kbtui.conversations.project_directories import (
     ProjectDirectories,
-    format_remembered_worktrees_after_adding,
     get_remembered_worktrees_path,
     identify_project,
+    make_content_of_remembered_worktrees_file,
     read_remembered_worktrees,
 )
 from kbtui.conversations.session_archive import (
     get_kept_session_records_directory,
-    list_file_changes_of_archive_merge,
     list_kept_sessions,
+    list_record_file_changes_of_archive_merge,
     lock_session_archive,
     move_staged_session_copy_into_archive,
     plan_session_archive_merge,
-    read_session_removal_times,
+    read_times_of_removal_from_session_archive,
     remove_unused_session_copies,
 )
 from kbtui.conversations.turn_decision_marks import Mark
@@ -92,7 +92,7 @@ def collect_user_data(
     left_out = [ExportOmission(str(one.path), one.reason) for one in damaged]
     data = ExportedUserData()
     if not is_only_here:
-        data.kept, data.kept_removals = kept, read_session_removal_times()
+        data.kept, data.kept_removals = kept, read_times_of_removal_from_session_archive()
         left_out += _list_unregistered_data_directories([one.data_dir for one, _ in found.values()])
     for workspace, project_key in found.values():
         records = [
@@ -497,7 +497,7 @@ class _UserDataImport:
         kept = list_kept_sessions()[0]
         added = [self._convert_session_directory_to_local(one) for one in self._data.kept]
         return plan_session_archive_merge(
-            kept, read_session_removal_times(), added, self._data.kept_removals
+            kept, read_times_of_removal_from_session_archive(), added, self._data.kept_removals
         )
 
     def _convert_session_directory_to_local(self, session: KeptSession) -> KeptSession:
@@ -542,7 +542,7 @@ class _UserDataImport:
             )
         if written:
             paths.make_private_directory(get_kept_session_records_directory())
-        return list_file_changes_of_archive_merge(merge._replace(written=written))
+        return list_record_file_changes_of_archive_merge(merge._replace(written=written))
 
     def _merge_remembered_worktrees(self) -> list[FileWriteOrRemoval]:
         changes = []
@@ -551,7 +551,7 @@ class _UserDataImport:
             known = read_remembered_worktrees(workspace)
             found = [pair for one in sections for pair in one.worktrees]
             added = [pair for pair in found if pair not in known and pair[1] != root]
-            data = format_remembered_worktrees_after_adding(workspace, added) if added else None
+            data = make_content_of_remembered_worktrees_file(workspace, added) if added else None
             if data is not None:
                 paths.make_private_directory(workspace.data_dir)
                 path = get_remembered_worktrees_path(workspace)

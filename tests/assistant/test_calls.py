@@ -20,7 +20,7 @@ from kbtui.assistant.assistant_tools import (
 from kbtui.citations.tool_call_citations import (
     SEARCH_RESULT_HEADER,
     CitationTargetLookup,
-    extract_citations,
+    extract_citations_from_tool_calls,
 )
 from kbtui.conversations.conversation_data_types import (
     Conversation,
@@ -323,7 +323,9 @@ def test_what_a_search_returns_is_cited_by_the_turn_that_searched(library: Libra
     info = next(iter(library.list_conversations()))
     titles = {one.id: one.name for one in library.list_conversations()}
     targets = CitationTargetLookup(library.load_knowledge(), titles, make_subject_id)
-    cited = list(extract_citations(Conversation(info, [Turn(1, [call, result])]), targets))
+    cited = list(
+        extract_citations_from_tool_calls(Conversation(info, [Turn(1, [call, result])]), targets)
+    )
     assert {cite.target for cite in cited} == {f"jp-c{LIVE}", f"jp-c{LIVE + 1}"}
     assert {cite.title for cite in cited} == {"Badgers & friends", "More badgers"}
     assert isinstance(info, ConversationInfo)

@@ -12,7 +12,7 @@ from kbtui.citations.cited_text_comparison import make_given_text_of_tool_result
 from kbtui.citations.tool_call_citations import (
     Citation,
     CitationTargetLookup,
-    extract_citations,
+    extract_citations_from_tool_calls,
     parse_kbtui_tool_name,
 )
 from kbtui.conversations.conversation_data_types import (
@@ -109,7 +109,11 @@ def look_up(
 
 
 def extract(*turns: list[list[ConversationEvent]], **options: Any) -> list[Citation]:
-    return list(extract_citations(make_conversation(*turns), look_up(KnowledgeBase(), **options)))
+    return list(
+        extract_citations_from_tool_calls(
+            make_conversation(*turns), look_up(KnowledgeBase(), **options)
+        )
+    )
 
 
 def targets(*turns: list[list[ConversationEvent]], **options: Any) -> list[tuple[str, str, bool]]:
@@ -431,9 +435,13 @@ def test_one_shelf_serves_many_conversations_and_reads_each_topic_once() -> None
     conversation = make_conversation(
         [make_call("fs_read_file", "x", path="docs/project/code-quality.md")]
     )
-    found = [list(extract_citations(conversation, shelf)) for _ in range(5)]
+    found = [list(extract_citations_from_tool_calls(conversation, shelf)) for _ in range(5)]
     assert all(cites == found[0] for cites in found)
     assert knowledge.reads == 2
     empty = KnowledgeBase()
-    assert not list(extract_citations(make_conversation([make_call("other", "x")]), look_up(empty)))
+    assert not list(
+        extract_citations_from_tool_calls(
+            make_conversation([make_call("other", "x")]), look_up(empty)
+        )
+    )
     assert empty.reads == 0, "a conversation that uses nothing costs nothing"

@@ -16,7 +16,10 @@ from kbtui.citations.cited_text_comparison import (
     find_citation_state,
     find_current_part_of_given_text,
 )
-from kbtui.citations.tool_call_citations import CitationTargetLookup, extract_citations
+from kbtui.citations.tool_call_citations import (
+    CitationTargetLookup,
+    extract_citations_from_tool_calls,
+)
 from kbtui.index.chunk_splitter import split_subject_into_chunks
 from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.knowledge import KnowledgeBase, load_knowledge
@@ -47,7 +50,9 @@ def load(root: Path, name: str, text: str) -> KnowledgeBase:
 
 def find_state(knowledge: KnowledgeBase, now: str, tool: str, result: str, **arguments: Any) -> Any:
     targets = CitationTargetLookup(knowledge, {}, make_subject_id)
-    cites = extract_citations(make_conversation([make_call(tool, result, **arguments)]), targets)
+    cites = extract_citations_from_tool_calls(
+        make_conversation([make_call(tool, result, **arguments)]), targets
+    )
     (found,) = (cite.given for cite in cites if cite.target == "guide/a")
     assert found is not None
     subject = knowledge.find_subject("guide", "a")
@@ -195,7 +200,7 @@ def test_each_part_that_a_turn_was_given_is_compared(tmp_path: Path) -> None:
             ("1\tone\n2\ttwo\n3\tthree", {}),
         )
     ]
-    cites = extract_citations(make_conversation(calls), targets)
+    cites = extract_citations_from_tool_calls(make_conversation(calls), targets)
     now = ComparableSubjectText("one\n2\nthree\n", "a.md")
     states = [
         find_citation_state(
@@ -214,7 +219,7 @@ def test_the_error_message_of_a_command_is_not_a_text_that_the_turn_was_given(
     for path, kind in (("docs/guide/a.md", "subject"), ("docs/guide/never.md", "file")):
         message = f"cat: {path}: No such file or directory\n"
         call = make_call("bash", message, command=f"cat {path}")
-        [cite] = extract_citations(make_conversation([call]), targets)
+        [cite] = extract_citations_from_tool_calls(make_conversation([call]), targets)
         assert (cite.kind, cite.given) == (kind, None)
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support import Builder
 
 from kbtui.conversations.agent_commands_for_conversations import (
-    find_agent_command,
     list_agent_commands_for_conversation,
+    make_agent_command_for_conversation,
     run_agent_command,
 )
 from kbtui.conversations.conversation_data_types import ConversationInfo
@@ -82,7 +82,7 @@ def test_each_agent_has_its_own_commands_and_runs_in_the_conversations_directory
 
 def test_an_archived_jp_conversation_says_how_to_restore_it(builder: Builder) -> None:
     with pytest.raises(NothingFound) as raised:
-        find_agent_command(
+        make_agent_command_for_conversation(
             builder.workspace, info("jp", "jp-c17800000001", None, archived=True), None, "resume"
         )
     assert "jp c unarchive jp-c17800000001" in str(raised.value.hint)
@@ -102,7 +102,7 @@ def test_a_command_that_is_not_offered_says_why(
     made = info("codex", make_conversation_id("codex-", own), directory)
     assert list_agent_commands_for_conversation(builder.workspace, made, None) == []
     with pytest.raises(NothingFound) as raised:
-        find_agent_command(builder.workspace, made, None, "resume")
+        make_agent_command_for_conversation(builder.workspace, made, None, "resume")
     assert reason in str(raised.value.hint)
 
 

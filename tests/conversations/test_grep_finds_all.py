@@ -20,7 +20,7 @@ from kbtui.conversations.conversation_grep import (
     GrepQuery,
     LiteralGrepPattern,
     RegexGrepPattern,
-    search_turns,
+    grep_turns,
 )
 from kbtui.conversations.formats.conversation_format import TurnsForSearching
 from kbtui.conversations.formats.damage_tolerant_file_reader import (
@@ -98,7 +98,7 @@ def decode(path: Path) -> TurnsForSearching:
 
 
 def search(path: Path, query: GrepQuery) -> tuple[int, list[tuple[str, Any, str]]]:
-    found = search_turns(decode(path).turns, query)
+    found = grep_turns(decode(path).turns, query)
     return found.count, [(line.scope, line.turn, line.text) for line in found.lines]
 
 
@@ -134,7 +134,7 @@ def test_what_is_found_is_what_plain_reading_finds(
     first = GrepQuery(needle, frozenset(scopes), limit=1)
     assert search(path, first) == (len(expected), expected[:1])
     with_context = GrepQuery(needle, frozenset(scopes), context=1, limit=1000)
-    around = search_turns(decode(path).turns, with_context)
+    around = grep_turns(decode(path).turns, with_context)
     lines = [(line.scope, line.turn, line.text) for line in around.lines if line.is_match]
     assert (around.count, lines) == (len(expected), expected)
 

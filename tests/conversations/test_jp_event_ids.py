@@ -81,5 +81,11 @@ def test_commands_accept_the_id_of_an_event(
 def test_a_turn_and_a_call_have_lasting_names_if_the_file_has_ids(jp: Path) -> None:
     write(jp, make_stream(1).elements[1:] + Stream().turn().ask("No id").elements)
     first, second = load(jp.parent).turns
-    assert (first.find_jp_event_id(), first.find_jp_event_id(1)) == ("ask1", "call1")
-    assert (second.find_jp_event_id(), second.find_jp_event_id(1)) == (None, None)
+    assert (
+        first.find_jp_event_id_of_turn_or_call(),
+        first.find_jp_event_id_of_turn_or_call(1),
+    ) == ("ask1", "call1")
+    assert (
+        second.find_jp_event_id_of_turn_or_call(),
+        second.find_jp_event_id_of_turn_or_call(1),
+    ) == (None, None)

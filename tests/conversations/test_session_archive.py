@@ -20,11 +20,11 @@ from kbtui.conversations.conversation_repository import (
     load_conversation,
 )
 from kbtui.conversations.session_archive import (
+    compute_session_archive_size_in_bytes,
     delete_kept_sessions,
     find_kept_session,
     keep_copy_of_conversation,
     list_kept_sessions,
-    measure_session_archive,
 )
 from kbtui.workspace import Workspace, open_workspace_at_root
 
@@ -86,7 +86,7 @@ def test_a_recorded_session_reads_the_same_after_its_file_is_gone(
     assert keep(workspace, info.id) == "kept"
     assert original_bytes(info.id) == data
     assert tree_hash(home / "home") == agents_files
-    assert measure_session_archive() < len(data)
+    assert compute_session_archive_size_in_bytes() < len(data)
     original.unlink()
     (kept,) = list_conversations(workspace)
     assert kept.kept_from == str(original)
@@ -143,7 +143,7 @@ def test_equal_sessions_share_a_copy_until_both_are_forgotten(
     assert delete_kept_sessions([ID]) > 0
     assert original_bytes(other) == first.read_bytes()
     delete_kept_sessions([other])
-    assert measure_session_archive() == 0
+    assert compute_session_archive_size_in_bytes() == 0
     assert load(workspace, other).turns
 
 

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from demo_files import DEMO, TOPICS, conversation_folders, subject_files
 
-from kbtui.citations.tool_call_citations import CitationTargetLookup, extract_citations
+from kbtui.citations.tool_call_citations import (
+    CitationTargetLookup,
+    extract_citations_from_tool_calls,
+)
 from kbtui.conversations.conversation_data_types import Conversation
 from kbtui.conversations.conversation_repository import list_conversations, load_conversation
 from kbtui.index.entry_and_chunk_data_types import make_subject_id
@@ -114,7 +117,7 @@ def test_citations_reach_existing_subjects_and_conversations(
     citations = [
         citation
         for conversation in conversations.values()
-        for citation in extract_citations(conversation, targets)
+        for citation in extract_citations_from_tool_calls(conversation, targets)
     ]
     assert {"learn", "search", "file"} <= {citation.how for citation in citations}
     assert {citation.how for citation in citations} & {"read", "grep"}
@@ -141,7 +144,7 @@ def test_a_turn_that_was_given_an_earlier_version_is_marked_and_others_are_not(
     cites = [
         cite
         for conversation in conversations.values()
-        for cite in library.extract_citations(conversation)
+        for cite in library.extract_citations_from_tool_calls(conversation)
         if cite.kind == "subject"
     ]
     outdated = {(cite.source, cite.target): cite.state for cite in cites}
@@ -159,7 +162,7 @@ def test_a_turn_that_was_given_an_earlier_version_is_marked_and_others_are_not(
     assert {cite.state_reason for cite in cites if cite.state == "unknown"} == {"part"}
     (cite,) = (
         cite
-        for cite in library.extract_citations(conversations["jp-c17864351433"])
+        for cite in library.extract_citations_from_tool_calls(conversations["jp-c17864351433"])
         if cite.target == "engineering/embeddings"
     )
     lines = library.read_given_and_current_text(cite).format_as_unified_difference().split("\n")

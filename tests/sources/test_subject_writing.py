@@ -16,7 +16,7 @@ from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.knowledge import KnowledgeBase, load_knowledge, subject_editing
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
-from kbtui.knowledge.subject_editing import MissingTitleError, SubjectDraft
+from kbtui.knowledge.subject_editing import MissingSubjectTitleError, SubjectDraft
 from kbtui.knowledge.subject_files import make_safe_file_name, split_file_extension
 
 
@@ -213,7 +213,7 @@ def test_no_editor_is_started_that_nobody_chose_or_that_has_no_terminal(
 
 @pytest.mark.parametrize("title", ["", " \t "])
 def test_an_entry_without_a_title_is_refused(builder: Builder, title: str) -> None:
-    with pytest.raises(MissingTitleError):
+    with pytest.raises(MissingSubjectTitleError):
         add(builder, title=title, text="words")
     assert list(builder.root.rglob("*.md")) == []
 

@@ -471,17 +471,20 @@ def test_equal_events_without_id_and_time_are_told_apart_or_not_at_all(built: Bu
     for turn in conversation.turns:
         for event in turn.events:
             event.timestamp = None
-    from kbtui.conversations.turn_decision_marks import find_marked_turns_and_calls, make_turn_mark
+    from kbtui.conversations.turn_decision_marks import (
+        make_mark_on_turn_call_or_passage,
+        map_marks_to_current_places,
+    )
 
-    mark = make_turn_mark(conversation, parse_ref(f"{ID}:3"), "decided", now=1.0)
-    assert find_marked_turns_and_calls(conversation, [mark])[mark.id].turn == 3
+    mark = make_mark_on_turn_call_or_passage(conversation, parse_ref(f"{ID}:3"), "decided", now=1.0)
+    assert map_marks_to_current_places(conversation, [mark])[mark.id].turn == 3
     del conversation.turns[0]
     for number, turn in enumerate(conversation.turns, 1):
         turn.number = number
-    assert find_marked_turns_and_calls(conversation, [mark]) == {}
+    assert map_marks_to_current_places(conversation, [mark]) == {}
     del conversation.turns[0]
     conversation.turns[0].number = 1
-    assert find_marked_turns_and_calls(conversation, [mark])[mark.id].turn == 1
+    assert map_marks_to_current_places(conversation, [mark])[mark.id].turn == 1
 
 
 def test_random_bytes_are_no_marks(built: Builder, tmp_path: Path) -> None:

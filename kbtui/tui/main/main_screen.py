@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from kbtui.dates import Clock
     from kbtui.engine.engine_protocol import IndexChangedEvent
-    from kbtui.knowledge.subject_editing import TrashedFile
+    from kbtui.knowledge.subject_editing import TrashedSubjectFile
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
     from kbtui.tui.navigation_target import NavigationTarget
@@ -123,7 +123,7 @@ class MainScreen(StyledScreen):
         self._clock = clock
         self._plain = plain
         self._visit = visit
-        self._trashed: list[TrashedFile] = []
+        self._trashed: list[TrashedSubjectFile] = []
         """The files that the entries screen has moved to the trash, so that it can move them back later."""
         if open_ref or visit:
             # Even in a narrow terminal, show the document that the user asked for.

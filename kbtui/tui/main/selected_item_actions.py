@@ -604,7 +604,7 @@ def prepare_conversation_export(
         raise KbtuiError("no such directory", where=str(path.parent))
     check_export_path_is_outside_jp_directories(library.workspace, path)
     found = library.load_conversation(conversation)
-    citations = library.extract_citations(found)
+    citations = library.extract_citations_from_tool_calls(found)
     kinds = resolve_included_event_kinds(EXPORTED_KINDS[values["what"]])
     turns = found.turns
     if values["turns"] not in ("", "all"):
@@ -728,15 +728,15 @@ _KEYS: dict[CommandPurpose, str] = {"resume": "c", "fork": "f", "attach": "a"}
 
 def _find_agent_commands(workspace: Workspace, ref: Ref) -> list[AgentCommandForConversation]:
     from kbtui.conversations.agent_commands_for_conversations import (
-        find_agent_command,
         list_agent_commands_for_conversation,
+        make_agent_command_for_conversation,
     )
     from kbtui.conversations.conversation_repository import find_conversation
 
     info = find_conversation(workspace, ref.conversation or "")
-    # If there is no command, `find_agent_command` raises an error that says why.
+    # If there is no command, `make_agent_command_for_conversation` raises an error that says why.
     return list_agent_commands_for_conversation(workspace, info, ref.turn) or [
-        find_agent_command(workspace, info, ref.turn, "resume")
+        make_agent_command_for_conversation(workspace, info, ref.turn, "resume")
     ]
 
 

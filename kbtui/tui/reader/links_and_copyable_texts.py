@@ -179,7 +179,7 @@ def _make_reference_by_event_id(document: ReaderDocument, ref: Ref) -> str | Non
     Return None if the event has no id.
     """
     turn = document.record.find_turn(ref.turn) if ref.turn and document.turns_total else None
-    event_id = turn.find_jp_event_id(ref.call) if turn else None
+    event_id = turn.find_jp_event_id_of_turn_or_call(ref.call) if turn else None
     return f"{ref.conversation}#{event_id}" if event_id else None
 
 
