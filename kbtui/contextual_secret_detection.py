@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _NAME_START = r"(?:(?<![A-Za-z])|(?<=\\[nrt]))"
-# Words for a password, and other names of secrets. An ordinary word is more likely after one of the other
-# names, so the rules for those names are stricter.
+# Words for a password, and other names of secrets. What follows one of the other names is more often an
+# ordinary word, so the rules for those names are stricter.
 _PASSWORD_WORDS = (
     r"pass(?:wor[dt]|wd|phrase|code)|kennwort|contrase(?:ñ|n)a|mot de passe|wachtwoord|senha|密码|密碼|パスワード|пароль"
     rf"|(?:(?<=store)|(?<=key)|{_NAME_START})pass(?![a-z])|{_NAME_START}pwd"
@@ -87,7 +87,7 @@ _MIN_VALUE_CHARACTERS, _MIN_WEAK_CHARACTERS, _MIN_BLANK_CHARACTERS = 8, 8, 12
 class _SecretContextPattern(NamedTuple):
     """A kind of text that precedes secrets, such as an option or a header.
 
-    `words` are lower-case words; each such text contains at least one of them. `pattern` must match
+    `words` are in lower case; a text of this kind contains at least one of them. `pattern` must match
     at one of these words. If `back` is not 0, the match may begin up to `back` characters before
     the word. The groups `value`, `value2` and `value3` of the pattern match the secret.
     """
@@ -351,7 +351,7 @@ _WEB_KEY = re.compile(
 )
 _MAX_WEB_KEY_CHARACTERS = 8_000
 _CONTEXT_BEGINNING = 3
-"""The number of a word's first characters by which contexts are looked up. No word is shorter."""
+"""Contexts are looked up by this many characters at the beginning of a word. No word is shorter."""
 _CONTEXT_WORDS = sorted(
     {'"kty', *(word for context in _CONTEXTS for word in context.words)}, key=len
 )
@@ -361,7 +361,7 @@ _CONTEXT_WORDS = sorted(
 def _map_word_beginnings_to_secret_patterns() -> dict[
     bytes, list[tuple[bytes, _SecretContextPattern, re.Pattern[str]]]
 ]:
-    """Map the first letters of each context word to the words that begin with these letters.
+    """Map the first characters of context words to the words that begin with these characters.
 
     Each word comes with its context and the context's compiled pattern.
     """
@@ -516,7 +516,7 @@ def _find_secrets_in_json_web_key(text: str, at: int) -> Iterator[DetectedSecret
 
 
 def _find_secrets_in_environment_variable_lines(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the secrets in environment variables with names such as `DB_PASSWORD`.
+    """Yield the secrets in lines that set an environment variable, such as `DB_PASSWORD=…`.
 
     A password is found even if it looks like an ordinary word.
     """
@@ -567,7 +567,7 @@ def _find_secrets_in_lists_after_heading(text: str, data: bytes) -> Iterator[Det
 
 
 def _find_secrets_in_markdown_tables(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the secrets in Markdown tables: the values in columns whose heading names secrets."""
+    """Yield the secrets in Markdown tables: values in columns with a heading such as `password`."""
     for rule in compile_secret_search_pattern(_TABLE_RULE).finditer(data):
         end = rule.start() - 1
         heading = text[text.rfind("\n", 0, max(0, end)) + 1 : max(0, end)]
@@ -591,7 +591,7 @@ def _find_secrets_in_markdown_tables(text: str, data: bytes) -> Iterator[Detecte
 
 
 def _find_secrets_in_csv_columns(text: str, data: bytes) -> Iterator[DetectedSecret]:
-    """Yield the secrets in CSV or similar text: values in columns whose heading names secrets."""
+    """Yield the secrets in CSV or similar text: values in columns with a heading such as `password`."""
     for heading in compile_secret_search_pattern(_COLUMN_HEADINGS).finditer(data):
         line = text[heading.start() : heading.end()].strip("\r\n")
         separator = next((sign for sign in "\t;," if sign in line), None)
@@ -653,5 +653,5 @@ def is_random_looking(value: str) -> bool:
         return False
     counts = Counter(value).values()
     bits = -sum(count / len(value) * math.log2(count / len(value)) for count in counts)
-    # A value with less entropy in bits per character counts as an ordinary word.
+    # A value with fewer bits of entropy per character than this counts as an ordinary word.
     return bits >= min(2.5, math.log2(len(value)) * 0.8)

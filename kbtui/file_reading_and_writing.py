@@ -45,7 +45,7 @@ FileState = tuple[int, int, int]
 
 
 def get_inode_size_and_mtime(status: os.stat_result) -> FileState:
-    """Return a file's inode, size and modification time. They differ once the file has been changed or replaced."""
+    """Return a file's inode, size and modification time. If the file is changed or replaced, at least one changes."""
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 

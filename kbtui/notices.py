@@ -55,7 +55,7 @@ PAUSE_TEXTS: dict[PauseReason, str] = {
 }
 """For each reason why embedding is paused, its text for users."""
 EmbeddedParts = dict[str, tuple[int, int]]
-"""Maps each kind of entry (in the plural) to the number of passages with a vector, and the number that need one."""
+"""Maps each kind of entry (in the plural) to two counts of passages: those with a vector, and all that need one."""
 NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "configuration_invalid": "topics may be missing: {detail}",
     "filter_of_other_input": "{word}: this filter works only in the {inputs}; here, it was searched for as a word",

@@ -64,7 +64,7 @@ _LARGEST_JP_ID = 253402300799 * 10
 The limit is the last second of the year 9999, the latest that `datetime` supports.
 """
 SHORT_ID_CHARACTERS = 8
-"""The minimum number of characters of a shortened id after the prefix that names the agent."""
+"""After the prefix that names the agent, a shortened id has at least this many characters."""
 
 
 class Ref(NamedTuple):

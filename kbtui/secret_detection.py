@@ -206,7 +206,7 @@ class _JsonSecretMasker:
 
 
 def _find_secrets_in_named_value(value: str, name: str) -> list[DetectedSecret]:
-    """Return the secrets in a string of a JSON value. `name` is the key of the string."""
+    """Return the secrets in a string from JSON. `name` is the key of the string."""
     if not _is_name_of_secret(name):
         return find_secrets(value)
     if _is_random_value_under_secret_name(value, name) and not re.search(r"\s", value):

@@ -1,4 +1,4 @@
-"""Defines the formats of secret keys, and finds keys of these formats in texts.
+"""Defines the formats of secret keys (API keys, tokens, private keys), and finds such keys in texts.
 
 A key of a known format begins with a prefix, such as `ghp_`. Keys are found even if they are
 wrapped over lines or cut off; private keys are found even without their first line.
@@ -184,7 +184,7 @@ _PREFIXES = sorted(
     {prefix for _, prefixes, _ in _FORMATS for prefix in prefixes.split("|")}, key=len
 )
 _KINDS = {prefix: kind for kind, prefixes, _ in _FORMATS for prefix in prefixes.split("|")}
-# Prefixes that also occur before other texts. A key that is cut off after such a prefix is not recognized.
+# Prefixes that also occur before other texts. If a key with such a prefix is cut off, it is not recognized.
 _WEAK_PREFIXES = frozenset(
     prefix
     for prefix in _PREFIXES

@@ -214,7 +214,7 @@ def sanitize_to_one_line(text: str, policy: Policy | None = None) -> str:
 
 
 def format_added_and_removed_counts(added: int, removed: int) -> str:
-    """Return the numbers of added and removed lines: `+3 −1`, `+3`, `−1`, or "" if both are 0."""
+    """Format how many lines were added and removed: `+3 −1`, `+3`, `−1`, or "" if both counts are 0."""
     return " ".join([*([f"+{added:,}"] if added else []), *([f"−{removed:,}"] if removed else [])])
 
 
@@ -260,7 +260,7 @@ def measure_text_width(text: str) -> int:
 
 
 MAX_COMPARED_MATCHES = 100
-"""Only the first matches of a passage are compared, because the time grows with the square of their number."""
+"""Only the first matches of a passage, this many, are compared: the time grows with the square of their count."""
 
 
 def remove_repeated_title(
@@ -286,7 +286,9 @@ def remove_repeated_title(
 def remove_heading_and_bold_marks(
     text: str, matches: Sequence[tuple[int, int]]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Remove the marks of Markdown headings and bold text. Return the text and the moved matches.
+    """Remove the marks of Markdown headings and bold text.
+
+    Returns the new text, and the matches with their positions adjusted to it.
 
     The heading `## Hidden` becomes `Hidden:`, and `**C1** is missing` becomes `C1 is missing`. A
     line with a single `#` is a heading only at the start of the text; elsewhere, it may be a
@@ -342,7 +344,7 @@ def find_start_of_densest_matches(
 
 
 SENTENCE_CHARACTERS = 120
-"""An excerpt starts with the sentence of its match if at most this many characters come before the match."""
+"""If at most this many characters of a sentence come before its match, the excerpt starts with the sentence."""
 _SENTENCE_ENDS = (". ", "? ", "! ", ".\n", "\n\n")
 
 

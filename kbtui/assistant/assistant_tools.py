@@ -99,7 +99,7 @@ def _make_boolean_schema(description: str, default: bool = False) -> ToolParamet
 
 
 ANSWER_LIMIT = 60_000
-"""The maximum number of characters of a reply to an assistant."""
+"""A reply to an assistant has at most this many characters."""
 MIN_ANSWER_LIMIT = 1_000
 """The smallest limit that a caller can set for a reply, in characters."""
 _KIND_FILTER = map_filters_by_key("search")["in"]
@@ -534,7 +534,7 @@ def _open_library_of_referenced_workspace(library: Library, reference: str) -> t
 
 
 def _map_other_workspaces_to_labels(library: Library) -> dict[str | None, str]:
-    """Map the root of each other workspace to the prefix of its references, such as `[website] `."""
+    """Map the roots of the other workspaces to the prefixes of their references, such as `[website] `."""
     from kbtui.userdata.workspace_registry import list_registered_workspaces
 
     here = library.workspace
@@ -592,7 +592,7 @@ def format_search_answer_for_assistant(
 ) -> str:
     """Format an answer: notices, then sources, then each passage below its citation header.
 
-    `labels` maps the root of each other workspace to the prefix of its references. The answer has
+    `labels` maps the roots of the other workspaces to the prefixes of their references. The answer has
     at most `max_chars` characters; `max_chars` must be at least 1,000. If not all hits fit, the
     last hits are left out. Only the first hit can be cut.
     """
@@ -698,7 +698,7 @@ _QUERY_NOTICES = frozenset({
     "filter_of_other_input", "filter_without_value", "filters_leave_nothing", "meaning_only", "near_spellings",
     "newest_first", "nothing_to_look_for", "query_cut", "unknown_filter",
 })  # fmt: skip
-"""The codes of the notices about the query, whose texts are the same for assistants and for people."""
+"""The codes of notices about the query. These notices have the same text for assistants as for people."""
 
 
 def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:

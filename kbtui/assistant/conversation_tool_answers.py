@@ -67,9 +67,9 @@ if TYPE_CHECKING:
 
 
 MAX_GREP_HINT_LENGTH = 1_500
-"""The maximum number of characters in a hint of `conversation_grep` to an assistant."""
+"""The hint in an answer of `conversation_grep` to an assistant has at most this many characters."""
 MAX_READ_HINT_LENGTH = 400
-"""The maximum number of characters in a hint of `conversation_read`."""
+"""The hint in an answer of `conversation_read` has at most this many characters."""
 # Characters that XML 1.0 does not allow, and control characters that no text needs.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -135,7 +135,7 @@ class ConversationListPage:
     short_ids: dict[str, str] = field(default_factory=dict)
     """Maps the id of each conversation to a shorter id of the same conversation."""
     unexplained_lines: list[dict[str, Any]] | None = None
-    """The requested lines of a file that no turn wrote; None if no lines were requested."""
+    """Those of the requested lines that no turn wrote; None if no lines were requested."""
 
     @property
     def conversation_count_on_page(self) -> int:

@@ -90,11 +90,11 @@ if TYPE_CHECKING:
 MAX_READ_LENGTH = 60_000
 """The default limit for the length of an answer of `conversation_read`, in characters of XML."""
 _FRAME_LENGTH = 10_000
-"""The number of characters of an answer that are reserved for the hint and other short fields."""
+"""At most this many characters of an answer are reserved for the hint and other short fields."""
 _FRAME_SHARE = 0.4
-"""The maximum share of an answer's `max_chars` that is reserved for the hint and other short fields."""
+"""At most this share of an answer's `max_chars` is reserved for the hint and other short fields."""
 _MIN_HIT_LENGTH = 100
-"""The minimum number of characters of a hit in XML. A search collects no more hits than could fit."""
+"""A hit takes at least this many characters of XML. A search collects no more hits than could fit."""
 REGEX_SECONDS = 30
 """The time limit of a search for a regular expression, in seconds."""
 _MAX_PROBLEMS_NAMED = 3
@@ -215,9 +215,9 @@ def answer_conversation_list(
 
 
 _LINE_RANGES_SHOWN = 50
-"""The maximum number of ranges in the list of lines that no turn wrote."""
+"""The list of lines that no turn wrote has at most this many ranges."""
 _FILE_TURNS_SHOWN = 20
-"""The maximum number of turns that are listed for each conversation if a file is requested. The newest come first."""
+"""If a file is requested, at most this many turns are listed for each conversation, newest first."""
 
 
 def _find_turns_of_file(workspace: Workspace, name: str) -> FileTurnHistory:
@@ -1012,9 +1012,9 @@ def _cut_text_middle(text: str, keep: int) -> str:
 
 
 def _compute_max_text_size(sizes: list[int], total: int) -> int:
-    """Return the size to which longer texts must be cut so that all texts together fit into `total`.
+    """Return the largest size of a text with which all texts together fit into `total`.
 
-    `sizes` are the sizes of the uncut texts.
+    The caller cuts longer texts to this size. `sizes` are the sizes of the uncut texts.
     """
     rest, count = total, len(sizes)
     for size in sorted(sizes):
@@ -1031,8 +1031,8 @@ def _select_first_and_last_events_that_fit(
 ) -> list[ConversationEventJson]:
     """Return as many of a turn's first and last events as fit into `size` characters of XML.
 
-    A text counts as at most `_MIN_TEXT_LENGTH` characters, because the caller can cut it to this
-    length.
+    A text longer than `_MIN_TEXT_LENGTH` counts as only that many characters, because the caller can
+    shorten it to that length.
     """
     sizes = []
     for event in events:

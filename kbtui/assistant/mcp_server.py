@@ -137,12 +137,12 @@ def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
 T = TypeVar("T")
 
 MAX_CONCURRENT_CALLS = 8
-"""The maximum number of tool calls that run at the same time, each in a thread. Additional calls wait."""
+"""At most this many tool calls run at the same time, each in a thread. Additional calls wait."""
 IDLE_SECONDS = 60.0
-"""How many seconds after the last call the server closes the index and disconnects from the engine."""
+"""The server closes the index and disconnects from the engine this many seconds after the last call."""
 CLOSE_SECONDS = 2.0
 FINAL_READ_SECONDS = 5.0
-"""The time in seconds that the client has to read the last answers after the input has ended."""
+"""After the input has ended, the client has this many seconds to read the last answers."""
 
 INSTRUCTIONS = (
     "What this workspace knows (topics of subject files) and what was said in its past "
@@ -223,7 +223,7 @@ def _exit_without_waiting(library: Library, code: int) -> NoReturn:
 
 
 class _ThreadedMcpToolProvider:
-    """Handles MCP requests in a pool of threads."""
+    """Lists and runs the tools for the MCP server, each request in a thread of its own."""
 
     def __init__(self, library: Library, current: str | None, *, masked: bool) -> None:
         self._library, self._current, self._masked = library, current, masked

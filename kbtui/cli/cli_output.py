@@ -85,8 +85,8 @@ def print_json_result(value: Any) -> None:
 def format_indented_json(value: Any, *, ensure_ascii: bool) -> str:
     """Return what `json.dumps` returns with `indent=2`.
 
-    `json` is imported only for values that this function cannot format itself. `json` imports `re`,
-    which would take a sixth of the time that `kbtui search --json` takes.
+    `json` is imported only for values that this function cannot format itself, because `json` imports
+    `re`. This import would take a sixth of the time of `kbtui search --json`.
     """
     from _json import encode_basestring, encode_basestring_ascii
 

@@ -509,7 +509,7 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
 
 
 def _format_conversation_facts(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each fact about a conversation, with `-` for a fact that is missing in its files."""
+    """Yield a line for each fact about a conversation. `-` stands for a fact that its files do not contain."""
     from kbtui.conversations.conversation_data_types import TokenUsage
     from kbtui.conversations.conversation_statistics import format_cost
 
@@ -597,7 +597,7 @@ _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34
 
 @dataclass
 class ConversationCommandOutputFormatter:
-    """Formats conversations for a terminal, or as plain text for a pipe."""
+    """Formats conversations for a terminal or, if the output is a pipe, as plain text."""
 
     terminal: bool
     colours: bool
@@ -810,7 +810,7 @@ def _list_conversation_flags(
 
 
 def format_age_or_date(time: datetime, now: datetime) -> str:
-    """Format a time as an age such as `3 hours ago`, or as a date if it is older than 30 days."""
+    """Format a time as an age such as `3 hours ago` or, if it is at least 30 days ago, as a date."""
     seconds = (now - time).total_seconds()
     if seconds < 60:
         return "just now" if seconds > -60 else time.astimezone(UTC).strftime("%Y-%m-%d")

@@ -236,7 +236,7 @@ def run_model_command(args: Namespace) -> int:
 
 _LOG_LINES = 200
 _LOG_BYTES = 1_000_000
-"""The maximum number of bytes that are read from the end of a log."""
+"""At most this many bytes are read from the end of each log."""
 _PACKAGES = ("textual", "tantivy", "lancedb", "onnxruntime", "sentence-transformers", "torch")
 
 

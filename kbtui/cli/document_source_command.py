@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _KINDS_BY_SHORT_NAME = {"url": "url_crawl", "file": "file_upload"}
 """Maps short names on the command line to kinds of sources."""
 MAX_SKIPS_SHOWN = 5
-"""The maximum number of skipped documents that are printed for each reason. `--json` prints all of them."""
+"""For each reason, at most this many skipped documents are printed. `--json` prints all of them."""
 _BLOCK_OPTIONS = ("topic", "depth", "prefixes", "pattern", "server", "allow_hosts", "env", "cron")
 
 

@@ -470,7 +470,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
 
 
 def _compare_subject_versions(ref: Ref, versions: list[SubjectVersion], args: Namespace) -> int:
-    """Print the changes between two versions that the user names."""
+    """Print what changed between the two versions that the user named."""
     from kbtui.text_difference import format_unified_difference
 
     old, new = (_find_subject_version_by_number_or_commit(versions, name) for name in args.compare)
@@ -490,7 +490,7 @@ def _compare_subject_versions(ref: Ref, versions: list[SubjectVersion], args: Na
 
 
 def _find_subject_version_by_number_or_commit(versions: list[SubjectVersion], name: str) -> int:
-    """Return the index of the version that a user names.
+    """Return the index in `versions` of the version that the user named.
 
     `name` is the number of the version, its abbreviated commit hash, or `now` for the current text.
     """
@@ -504,7 +504,7 @@ def _find_subject_version_by_number_or_commit(versions: list[SubjectVersion], na
         if len(name) >= 4 and one.commit and one.commit.startswith(name.lower())
     ]
     if len(found) != 1:
-        hint = f"name a version by its number (1 to {len(versions)}, 1 is the newest) or its commit"
+        hint = f"give a version by number (1 to {len(versions)}; 1 is the newest) or by commit"
         raise UsageError(f"there is no version {name!r}", where="--compare", hint=hint)
     return found[0]
 
@@ -647,9 +647,9 @@ def run_cites_command(args: Namespace) -> int:
 
 
 def _format_marks_of_citing_turns(cites: list[Citation], marks: MarksOfTurns) -> Iterator[str]:
-    """For each citation, yield a text with the marks of the citing turn, one on each line.
+    """For each citation, yield the marks of the citing turn as text, one mark on each line.
 
-    Yields "" if an earlier citation is from the same turn.
+    Yields "" if an earlier citation has already shown the marks of this turn.
     """
     seen: set[str] = set()
     for cite in cites:
@@ -664,7 +664,7 @@ def _format_marks_of_citing_turns(cites: list[Citation], marks: MarksOfTurns) ->
 def _compare_citations_with_current_texts(
     library: Library, cites: list[Citation]
 ) -> dict[Citation, CitedTextDifference]:
-    """Map each citation of a changed or missing subject to the difference from the text that the turn used."""
+    """Map each citation of a changed or missing subject to what has changed since the turn used the subject."""
     from kbtui.citations.citation_formatting_and_markdown_export import (
         CitedTextDifference,
         format_difference_remark,

@@ -21,7 +21,7 @@ class SimpleArgumentParser:
     """
 
     usage = hint = epilog = None
-    """The functions that declare arguments set these texts, but only help and errors need them."""
+    """The functions that declare arguments set these texts. This parser ignores them: only help and errors need them."""
 
     def __init__(self, workspace: str | None) -> None:
         self._options: dict[str, tuple[str, dict[str, Any]]] = {}

@@ -97,8 +97,8 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     if argv is None:
         gc.set_threshold(50_000)  # Imports leave no garbage, but would trigger fifty collections.
         sys.excepthook = _print_crash_traceback
-        # The function registered first runs last, after all threads have ended and all libraries
-        # have cleaned up.
+        # Exit functions run in reverse order. This one is registered first, so it runs last, after all
+        # threads have ended and all libraries have cleaned up.
         atexit.register(_exit_at_once)
     _repair_standard_streams()
     _exit_code = _run_command_or_print_error(list(sys.argv[1:] if argv is None else argv))
@@ -191,8 +191,8 @@ def _repair_standard_streams() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            # Discard messages, but let the writing of a result fail: a script must not take missing
-            # output for an empty result.
+            # Discard messages, but make it an error to write a result. Otherwise, a script could take the
+            # missing output for an empty result.
             null = os.open(os.devnull, os.O_RDONLY if name == "stdout" else os.O_WRONLY)
             setattr(sys, name, os.fdopen(null, "w", encoding="utf-8"))
         elif isinstance(stream, io.TextIOWrapper):
@@ -304,7 +304,7 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
 
 
 def _find_parser_to_complete(words: list[str]) -> "tuple[CliArgumentParser, int]":
-    """Return the parser that completes a command line, and the number of leading words to skip."""
+    """Return the parser for completing a command line, and how many words precede the parser's own arguments."""
     from kbtui.cli.argument_parser_base_class import CliArgumentParser
 
     workspace, rest = _split_off_workspace_option(words)

@@ -19,7 +19,7 @@ MAX_NAME_CHARACTERS = 60
 
 
 def save_search_of_arguments(args: Namespace) -> None:
-    """Save the search that the arguments describe, under the name in `--save`.
+    """Save the search that `args` describes under the name given with `--save`.
 
     Filters that options set become part of the query. Raises `UsageError` for an invalid name.
     """

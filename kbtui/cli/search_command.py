@@ -288,7 +288,7 @@ def _raise_first_query_mistake(answer: dict[str, Any]) -> None:
 
 DEFAULT_LIMIT = 20
 EXCERPT_CHARACTERS = 240
-"""The maximum number of characters that are shown of a hit's text."""
+"""At most this many characters of a hit's text are shown."""
 MAX_TERMS_SHOWN = 12
 
 
@@ -320,7 +320,7 @@ def format_hits_with_explanations(answer: dict[str, Any], *, plain: bool) -> str
 
 
 def format_search_messages(answer: dict[str, Any], query: str) -> list[str]:
-    """Return the messages for stderr: the notices, and the reason if there are no hits."""
+    """Return the messages for stderr: the notices and, if there are no hits, the reason."""
     lines = [answer["degraded"]] if answer["degraded"] else []
     for notice in answer["notices"]:
         values = notice["values"]
@@ -389,7 +389,7 @@ def format_search_hit(hit: dict[str, Any], ref: str, *, plain: bool, more: int =
 
 
 def _format_project_of_hit(hit: dict[str, Any]) -> str:
-    """Return the project of a hit; append the workspace's directory if its name differs."""
+    """Return a hit's project, followed by the name of the workspace's directory if the two names differ."""
     directory = os.path.basename(hit["workspace"])  # noqa: PTH119
     name = hit["project"]
     shown = name if name.rpartition("/")[2] == directory else f"{name} · {directory}"
@@ -409,8 +409,8 @@ def _is_markup_line(line: str) -> bool:
 
 def format_hit_explanation(explained: dict[str, Any]) -> str:
     """Format an explanation: why a passage has its rank, or why the passage is not a hit."""
-    # Sanitize only the values, not whole lines: the “ or × in a line is not ASCII, so `sanitize`
-    # would have to compile its patterns for every search.
+    # Only the values in these lines are sanitized. The words around them are kbtui's own, and some contain
+    # “ or ×, for which `sanitize` takes longer than for ASCII.
     return "\n".join(_iterate_explanation_lines(explained))
 
 

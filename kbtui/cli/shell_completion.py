@@ -99,7 +99,7 @@ def _list_argument_completions(
         return DirectoriesCompleter()(prefix)
     if kind in {"FILE", "WHAT"}:
         return FilesCompleter()(prefix)
-    # The NAME of an option is not the name of a source, and is not completed.
+    # As the value of an option, NAME is not the name of a source, so it is not completed.
     if kind not in COMPLETERS or (kind == "NAME" and action.option_strings):
         return {}
     topic = parsed_args.topic if kind == "SUBJECT" else ""
@@ -111,9 +111,9 @@ def _list_argument_completions(
 
 
 MAX_CONVERSATIONS = 20
-"""The maximum number of JP's conversations that are offered before the user types a digit of an id."""
+"""Before the user types a digit of an id, at most this many of JP's conversations are offered."""
 MAX_TITLES = 200
-"""The maximum number of an agent's matching ids that are offered with titles. If more match, no titles are shown."""
+"""If more than this many ids of an agent match, they are offered without titles."""
 
 
 def _load_knowledge(path: str | None) -> KnowledgeBase:
@@ -142,7 +142,7 @@ def _list_subject_slug_completions(path: str | None, topic_name: str, current: s
 def _list_topic_or_subject_path_completions(
     path: str | None, topic_name: str, current: str
 ) -> Pairs:
-    """List the enabled topics as `TOPIC/`. If `current` contains `TOPIC/`, list the slugs of this topic."""
+    """List the enabled topics as `TOPIC/` or, if `current` already contains `TOPIC/`, the slugs of this topic."""
     knowledge = _load_knowledge(path)
     topic, sign, rest = current.partition("/")
     if not sign:

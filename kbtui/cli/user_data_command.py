@@ -41,9 +41,9 @@ _NOUNS = {
 }
 _ORDER = list(_NOUNS)
 MAX_CHECKED_REFERENCES = 200
-"""The maximum number of imported references that are looked up in a workspace. Each look-up may read a file."""
+"""In each workspace, at most this many imported references are looked up, because each look-up may read a file."""
 MAX_NAMED_REFERENCES = 10
-"""The maximum number of missing references that the message about a workspace lists."""
+"""The message about a workspace lists at most this many missing references."""
 
 
 def declare_data_command_arguments(parser: ArgumentParser) -> None:
@@ -121,7 +121,7 @@ def _export_user_data(args: Namespace) -> int:
 def _write_user_data_export(
     workspace: Workspace, target: str, data: ExportedUserData
 ) -> list[ExportOmission]:
-    """Write the exported data to `target`, and return what was left out. `-` is standard output.
+    """Write the exported data to the file `target` (`-`: standard output), and return what was left out.
 
     An existing file is replaced only when the new one is complete.
     """
