@@ -17,7 +17,10 @@ from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.system_prompt_and_learn_tool import define_learn_tool_parameters
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import format_notice
-from kbtui.search.filter_definitions import format_filter_keys, map_filters_by_key
+from kbtui.search.filter_definitions import (
+    format_filter_keys,
+    map_filter_keys_and_aliases_to_definitions,
+)
 from kbtui.search.search_request_and_answer import DEFAULT_LIMIT, MAX_LIMIT
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_excerpt, mask_secrets_in_json
 from kbtui.terminal_text import (
@@ -102,7 +105,7 @@ ANSWER_LIMIT = 60_000
 """A reply to an assistant has at most this many characters."""
 MIN_ANSWER_LIMIT = 1_000
 """The smallest limit that a caller can set for a reply, in characters."""
-_KIND_FILTER = map_filters_by_key("search")["in"]
+_KIND_FILTER = map_filter_keys_and_aliases_to_definitions("search")["in"]
 _CURRENT = _make_boolean_schema("Include the current conversation.")
 _AGENTS = _make_string_list_schema(
     "Only conversations with these agents, such as jp, claude-code or codex; the beginning of a name is "

@@ -180,9 +180,9 @@ def _search_with_library_which_may_start_engine(
 ) -> dict[str, Any]:
     """Search with the library, which starts an engine or searches in this process."""
     from kbtui.library import open_workspace
-    from kbtui.search.search_request_and_answer import parse_search_request
+    from kbtui.search.search_request_and_answer import parse_search_request_json
 
-    question = parse_search_request(request["question"])
+    question = parse_search_request_json(request["question"])
     with open_workspace(start) as library:
         answer = library.search(question, request.get("wait"), origin=request["origin"])
         return answer.as_engine_message()
@@ -257,7 +257,7 @@ def _check_search_arguments(args: Namespace) -> None:
 
 
 def _serialize_search_request(args: Namespace) -> dict[str, Any]:
-    """Return the search request as JSON. `parse_search_request` later parses dates and adds defaults."""
+    """Return the search request as JSON. `parse_search_request_json` later parses dates and adds defaults."""
     request = {
         **parse_filter_options(args),
         "query": " ".join(args.query),

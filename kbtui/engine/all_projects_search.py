@@ -19,7 +19,7 @@ from kbtui.index.index_reader import IndexReader
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.multi_index_search import (
     IndexSearchFailedError,
-    QueryVector,
+    QueryVectorOrNotice,
     SearchedIndex,
     search_indexes,
 )
@@ -179,28 +179,30 @@ class AllProjectsVectorSearch:
         self._projects, self._worker, self._wait = projects, worker, wait
         self._stores: dict[Path, VectorStore | None] = {}
 
-    def start_computing_query_vector(self, text: str) -> Callable[[], QueryVector]:
+    def start_computing_query_vector(self, text: str) -> Callable[[], QueryVectorOrNotice]:
         """Start embedding a query, and return a function that waits for the query's vector."""
         pending = self._worker.start_computing_query_vector(text)
 
-        def wait_for_query_vector() -> QueryVector:
+        def wait_for_query_vector() -> QueryVectorOrNotice:
             if self._worker.keywords_only_notice is not None and self._wait:
                 self._worker.model_ready.wait(self._wait)
             if self._worker.keywords_only_notice is not None:
-                return QueryVector(None, self._worker.keywords_only_notice)
+                return QueryVectorOrNotice(None, self._worker.keywords_only_notice)
             try:
-                return QueryVector(self._worker.wait_for_or_compute_query_vector(text, pending))
+                return QueryVectorOrNotice(
+                    self._worker.wait_for_or_compute_query_vector(text, pending)
+                )
             except Exception as error:
-                return QueryVector(None, make_keywords_only_notice("error", str(error)))
+                return QueryVectorOrNotice(None, make_keywords_only_notice("error", str(error)))
 
         return wait_for_query_vector
 
-    def get_vector_of_first_embedded_chunk_in_index(
+    def get_vector_of_first_given_chunk_with_vector_in_index(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[float] | None:
         """Return the vector of the first chunk in `numbers` that has a vector, or None."""
         store = self._open_vector_store(index)
-        return store.get_vector_of_first_embedded_chunk(numbers) if store else None
+        return store.get_vector_of_first_given_chunk_with_vector(numbers) if store else None
 
     def search_nearest_chunks_in_index(
         self, index: SearchedIndex, vector: list[float], request: SearchRequest

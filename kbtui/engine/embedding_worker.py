@@ -573,7 +573,7 @@ class EmbeddingWorker:
         ranked: list[tuple[int, float]] = []
         try:
             if store is not None and self._model.is_model_loaded:
-                towards = store.get_vector_of_first_embedded_chunk(
+                towards = store.get_vector_of_first_given_chunk_with_vector(
                     question.worded[:LEAN_CANDIDATES]
                 )
                 vector = move_vector_towards(

@@ -13,7 +13,7 @@ from kbtui.engine import engine_protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.index_generations import find_index_damage_behind_error
 from kbtui.notices import Notice, make_keywords_only_notice
-from kbtui.search.search_request_and_answer import SemanticRanking, parse_search_request
+from kbtui.search.search_request_and_answer import SemanticRanking, parse_search_request_json
 from kbtui.userdata.turn_mark_lookup import add_marks_to_hits, list_marked_turns_for_request
 from kbtui.workspace.paths import is_time_zone_of_process
 
@@ -179,10 +179,10 @@ class SearchService:
         except KbtuiError as error:
             return _make_failed_reply(error)
         if lag := make_index_behind_notice(state):
-            answered = answered.add_notices(lag)
+            answered = answered.prepend_notices(lag)
         if problem := state.get("configuration_problem"):
             notice = Notice("configuration_invalid", {"detail": problem})
-            answered = answered.add_notices(notice)
+            answered = answered.prepend_notices(notice)
         is_empty = not answered.hits and not answered.mistakes and not answered.empty
         is_suspect = is_empty and not self._is_checked()
         origin = request.get("origin")
@@ -212,7 +212,7 @@ class SearchService:
         answered = self._all_projects_search.search_all_projects(reader, question)
         if question.mode == "lexical":
             return answered
-        return answered.add_notices(make_keywords_only_notice("model_off"))
+        return answered.prepend_notices(make_keywords_only_notice("model_off"))
 
     def _start_semantic_ranking(self, wait: float, text: str) -> SemanticRanker:
         # The query is embedded while the keyword search runs.
@@ -280,7 +280,7 @@ def _parse_search_request(request: EngineSearchArguments) -> SearchRequest:
 
     Raises `ValueError` or `UsageError` for an invalid request.
     """
-    question = parse_search_request(request["question"])
+    question = parse_search_request_json(request["question"])
     is_local = question.zone is not None and is_time_zone_of_process(question.zone)
     return question._replace(
         depth=max(1, min(MAX_DEPTH, question.depth)),

@@ -353,7 +353,7 @@ class CatalogDatabase:
             self._db.execute(f"DELETE FROM {table} WHERE entry_id = ?", (entry_id,))
         self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?)", (entry_id, seq))
 
-    def replace_turn_rows(
+    def replace_citation_or_usage_rows_of_conversation(
         self,
         table: str,
         entry: CatalogEntry,
@@ -556,7 +556,7 @@ class CatalogDatabase:
         query = "SELECT number FROM chunks WHERE entry_id = ? AND turn = ?"
         return [number for turn in turns for (number,) in self._db.execute(query, turn)]
 
-    def read_final_answers(
+    def map_requests_to_beginnings_of_final_answers(
         self, requests: Collection[UserRequestChunkPlace], max_characters: int
     ) -> dict[UserRequestChunkPlace, str]:
         """Map requests to the beginnings of their final answers.
@@ -646,7 +646,7 @@ class CatalogDatabase:
         query = "SELECT 1 FROM entries WHERE hidden <= ? LIMIT 1"
         return self._query_single_value(query, int(hidden)) is None
 
-    def find_citations(
+    def find_citations_of_targets_or_chunk(
         self, targets: Sequence[str], chunk: str | None = None
     ) -> list[tuple[Any, ...]]:
         """Return the citations whose target is in `targets` or whose chunk is `chunk`, newest first."""

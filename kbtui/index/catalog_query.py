@@ -66,7 +66,7 @@ def open_catalog_snapshot(
         raise make_catalog_error("read", error, path) from error
 
 
-def _map_citation_targets_to_entries(
+def _map_reference_and_path_targets_to_entries(
     workspace: Workspace, entries: Sequence[CitableEntry]
 ) -> dict[str, str]:
     """Map the targets of citations to the ids of the cited entries.
@@ -87,7 +87,7 @@ def count_citations_of_entries(
     db: sqlite3.Connection, workspace: Workspace, entries: Sequence[CitableEntry], since: float
 ) -> Counter[str]:
     """Map the id of each cited entry to the number of its citations since the Unix time `since`."""
-    names = _map_citation_targets_to_entries(workspace, entries)
+    names = _map_reference_and_path_targets_to_entries(workspace, entries)
     names |= db.execute(
         "SELECT 'chunk:' || id, entry_id FROM chunks "
         "WHERE entry_id IN (SELECT value FROM json_each(?))",
@@ -104,18 +104,18 @@ def count_citations_of_entries(
 
 
 @dataclass
-class CitationCountsByEntryAndDay:
+class CitationCountsByEntryAndCountsByDay:
     """Counts of citations, by the id of the cited entry and by the local day of the citing turn."""
 
     by_entry: Counter[str] = field(default_factory=Counter)
     by_day: Counter[str] = field(default_factory=Counter)
 
 
-def count_all_citations(
+def count_citations_by_entry_and_by_day(
     db: sqlite3.Connection, workspace: Workspace, entries: Sequence[CitableEntry], since: float
-) -> CitationCountsByEntryAndDay:
+) -> CitationCountsByEntryAndCountsByDay:
     """Count all citations since the Unix time `since`. The table of citations is read once."""
-    names = _map_citation_targets_to_entries(workspace, entries)
+    names = _map_reference_and_path_targets_to_entries(workspace, entries)
     rows = db.execute(
         f"SELECT t.target, date({_CITED_AT}, 'unixepoch', 'localtime'), count(*) FROM citations t "
         # The plus keeps SQLite from using the index on targets, which takes several times as long.
@@ -123,7 +123,7 @@ def count_all_citations(
         (since,),
     ).fetchall()
     names |= _map_chunk_targets_to_entries(db, (row[0] for row in rows))
-    found = CitationCountsByEntryAndDay()
+    found = CitationCountsByEntryAndCountsByDay()
     for target, day, count in rows:
         # Citations of deleted entries do not count.
         if (entry_id := names.get(target)) is not None:
@@ -139,7 +139,7 @@ def map_cited_targets_to_entries(
 
     Targets that belong to no entry are left out.
     """
-    names = _map_citation_targets_to_entries(workspace, entries)
+    names = _map_reference_and_path_targets_to_entries(workspace, entries)
     targets = [row[0] for row in db.execute("SELECT DISTINCT target FROM citations")]
     names |= _map_chunk_targets_to_entries(db, targets)
     return {target: names[target] for target in targets if target in names}
@@ -286,7 +286,7 @@ def query_entry_page(
         if len(rows) > limit:
             last = page.entries[-1]
             page.cursor = _encode_page_cursor(last.created, last.id, wanted)
-        _fill_citation_counts(db, workspace, page.entries, now)
+        _fill_citation_counts_of_entry_list_rows(db, workspace, page.entries, now)
     short_refs = reader.map_references_to_short_forms(row.ref for row in page.entries)
     for row in page.entries:
         row.short_ref = short_refs.get(row.ref, row.ref)
@@ -441,13 +441,13 @@ def _parse_entry_list_row(row: tuple[Any, ...]) -> EntryListRow:
     return EntryListRow(ref=ref, error=error, status=status, chunks=chunks, **named)
 
 
-def _fill_citation_counts(
+def _fill_citation_counts_of_entry_list_rows(
     db: sqlite3.Connection, workspace: Workspace, rows: list[EntryListRow], now: float
 ) -> None:
     since = now - CITATION_DAYS * DAY_SECONDS
     if len(rows) > MAX_PAGE_SIZE:
         # For so many entries, one pass over all citations is faster than one query for each entry.
-        counts = count_all_citations(db, workspace, rows, since).by_entry
+        counts = count_citations_by_entry_and_by_day(db, workspace, rows, since).by_entry
     else:
         counts = count_citations_of_entries(db, workspace, rows, since)
     for row in rows:

@@ -243,7 +243,7 @@ class ChunkEmbedder:
         self._missing.queue_chunks_and_remove_stale_vectors(
             self._catalog, self._store, self._remote
         )
-        self._entries_without_vectors.record_entries_without_vectors(
+        self._entries_without_vectors.replace_entries_without_vectors_in_file(
             self._missing.seq, self._cache.model, self._missing.entries
         )
         if self._missing.numbers:
@@ -315,7 +315,7 @@ class ChunkEmbedder:
                     except KbtuiError:
                         raise
                     except Exception as error:
-                        self._entries_without_vectors.mark_entry_embedding_failed(
+                        self._entries_without_vectors.record_embedding_error_of_entry(
                             part.entry.id, f"not embedded: {type(error).__name__}: {error}"
                         )
                         failures += 1
@@ -427,7 +427,7 @@ class ChunkEmbedder:
             {hash_embedded_text(text): text for texts in text_groups for text in texts}
         )
         rows = (
-            make_vector_table_row(part.entry, part.chunks[at])
+            make_vector_table_row_without_vector(part.entry, part.chunks[at])
             for part in parts
             for at in part.positions
         )
@@ -502,7 +502,7 @@ def combine_title_text_and_neighbour_vectors(
     return unit
 
 
-def make_vector_table_row(entry: CatalogEntry, chunk: Chunk) -> VectorRow:
+def make_vector_table_row_without_vector(entry: CatalogEntry, chunk: Chunk) -> VectorRow:
     """Return the row of a chunk for the vector table, without the vector."""
     return {
         "number": chunk.number,

@@ -56,7 +56,7 @@ def _look_up_rows_by_hash(
         yield from db.execute(f"{selection} WHERE model = ? AND hash IN ({marks})", (model, *some))
 
 
-def _look_up_vectors(
+def _look_up_undamaged_vectors_by_text_hash(
     db: sqlite3.Connection, table: str, model: str, hashes: Sequence[bytes]
 ) -> dict[bytes, bytes]:
     """Map each hash with an undamaged row to the bytes of its vector."""
@@ -107,7 +107,9 @@ class EmbeddingCache:
         """Map each hash that has a cached vector to this vector, as bytes of float32 numbers."""
         held = list(hashes)
         found = self._retry_with_new_cache_file(
-            lambda: _look_up_vectors(self._db, "embeddings", self.model, held)
+            lambda: _look_up_undamaged_vectors_by_text_hash(
+                self._db, "embeddings", self.model, held
+            )
         )
         if self._published is not None and len(found) < len(held):
             missing = [key for key in held if key not in found]
@@ -134,7 +136,7 @@ class EmbeddingCache:
             self._published.close()
 
 
-def write_pulled_vectors(
+def write_pulled_vectors_to_mirror_database(
     db: sqlite3.Connection, model: str, hashes: Iterable[bytes], vectors: Iterable[bytes]
 ) -> None:
     """Write vectors of 16-bit numbers into the open transaction of `db`."""
@@ -147,7 +149,7 @@ def write_pulled_vectors(
     )
 
 
-def find_hashes_with_vector(
+def find_hashes_with_pulled_vector(
     db: sqlite3.Connection, model: str, hashes: Sequence[bytes]
 ) -> set[bytes]:
     """Return the hashes in `hashes` that have a vector of `model`."""
@@ -180,7 +182,7 @@ class PulledVectorLookup:
                 )
             if self._db is None:
                 return {}
-            found = _look_up_vectors(self._db, "vectors", model, hashes)
+            found = _look_up_undamaged_vectors_by_text_hash(self._db, "vectors", model, hashes)
             return {
                 key: np.frombuffer(vector, "<f2").astype(np.float32).tobytes()
                 for key, vector in found.items()

@@ -199,7 +199,7 @@ class EmbeddingProcessServer:
         self._write_lock = threading.Lock()
         self._embedder: LoadedEmbeddingModel | None = None
         self._load_error: EmbeddingModelUnavailableError | None = None
-        self._method = read_embedding_method(model)
+        self._method = read_stored_fastest_embedding_method(model)
         self._batch_pool = ThreadPoolExecutor(
             os.cpu_count() or 1, initializer=lower_thread_priority
         )
@@ -207,11 +207,11 @@ class EmbeddingProcessServer:
     def load_model(self) -> None:
         """Load the model for the best method. If that fails, load it for another method."""
         for method in sorted(METHODS, key=lambda method: method != self._method):
-            if embedder := self._load_embedder(method):
+            if embedder := self._load_model_for_embedding_method(method):
                 self._embedder = embedder
                 return
 
-    def _load_embedder(self, method: str) -> LoadedEmbeddingModel | None:
+    def _load_model_for_embedding_method(self, method: str) -> LoadedEmbeddingModel | None:
         """Load the model for a method. If that fails, return None; the first error is stored."""
         try:
             return METHODS[method](self._model)
@@ -262,7 +262,7 @@ class EmbeddingProcessServer:
         return self._embedder.embed_texts(texts, self._batch_pool.map)
 
     def _choose_fastest_embedding_method(self, sample: list[str]) -> None:
-        loaded = {method: self._load_embedder(method) for method in METHODS}
+        loaded = {method: self._load_model_for_embedding_method(method) for method in METHODS}
         embedders = {method: one for method, one in loaded.items() if one is not None}
         seconds = measure_embedding_methods(embedders, sample)
         self._method = min(seconds, key=seconds.__getitem__)
@@ -291,7 +291,7 @@ def measure_embedding_methods(
     return seconds
 
 
-def get_embedding_method_path(model: EmbeddingModelKeyAndSource) -> Path:
+def get_path_of_stored_fastest_embedding_method(model: EmbeddingModelKeyAndSource) -> Path:
     """Return the path of the file that stores the best method for a model on this computer."""
     return Path(get_cache_home(), "models", f"{model.key}-method.json")
 
@@ -317,7 +317,7 @@ def store_fastest_embedding_method(
     model: EmbeddingModelKeyAndSource, method: str, seconds: dict[str, float]
 ) -> None:
     """Store the best method, and the processor time that each method needs for a text, in seconds."""
-    path = get_embedding_method_path(model)
+    path = get_path_of_stored_fastest_embedding_method(model)
     make_private_directory(path.parent)
     found = {
         "computer": describe_embedding_environment(model),
@@ -327,10 +327,10 @@ def store_fastest_embedding_method(
     write_file_atomically(path, json.dumps(found, indent=1).encode())
 
 
-def read_embedding_method(model: EmbeddingModelKeyAndSource) -> str | None:
+def read_stored_fastest_embedding_method(model: EmbeddingModelKeyAndSource) -> str | None:
     """Return the stored method; None if there is none, or if it was measured in another environment."""
     try:
-        found = json.loads(get_embedding_method_path(model).read_bytes())
+        found = json.loads(get_path_of_stored_fastest_embedding_method(model).read_bytes())
         if (
             found["computer"] == describe_embedding_environment(model)
             and found["method"] in METHODS

@@ -126,7 +126,7 @@ def hash_embedded_text(text: str) -> bytes:
 
 
 @lru_cache(maxsize=8)
-def compute_first_passage_place_number(entry_id: str) -> int:
+def compute_place_number_of_first_passage_in_entry(entry_id: str) -> int:
     """Return the place of an entry's first passage: a hash of the id, followed by 20 zero bits.
 
     The place of another passage is the sum of this place and the passage's ordinal. A place has at most
@@ -143,12 +143,12 @@ def compute_passage_place_number(entry_place: int, ordinal: int) -> int:
     return entry_place + min(ordinal, _MAX_ORDINAL)
 
 
-def get_entry_number_of_place(place: int) -> int:
+def extract_entry_number_from_place_number(place: int) -> int:
     """Return the number of the entry that has a passage at `place`."""
     return place >> _ORDINAL_BITS
 
 
-def get_place_range_of_entry(owner: int) -> tuple[int, int]:
+def get_place_number_range_of_entry(owner: int) -> tuple[int, int]:
     """Return the first and the last possible place in an entry; `owner` is the number of the entry."""
     return owner << _ORDINAL_BITS, (owner << _ORDINAL_BITS) + _MAX_ORDINAL
 
@@ -239,7 +239,7 @@ If they belong to fewer entries, the leg adds the best chunks of other entries.
 """
 
 
-def select_best_chunks_and_further_entries(
+def select_best_chunks_and_best_of_further_entries(
     ranked: Sequence[RankedChunk], limit: int
 ) -> list[RankedChunk]:
     """Return the first `limit` chunks of a ranking, then the best chunk of each further entry.

@@ -108,13 +108,13 @@ def extract_code_words(text: str) -> Iterator[str]:
     )
     for whole in _COMPOUND.findall(odd):
         if len(whole) <= MAX_COMPOUND_LENGTH:
-            yield from _list_compound_words(whole)
+            yield from _list_forms_and_camel_case_parts_of_compound(whole)
     if not text.isascii():
         yield from extract_cjk_character_pairs(text)
 
 
 @lru_cache(maxsize=4096)
-def _list_compound_words(whole: str) -> list[str]:
+def _list_forms_and_camel_case_parts_of_compound(whole: str) -> list[str]:
     """Return the words of a compound: its forms and its camelCase parts."""
     return [*_iterate_compound_word_forms(whole), *split_camel_case(whole)]
 
@@ -126,7 +126,7 @@ def get_code_word_forms(word: str) -> CodeFieldWordForms:
     for match in _COMPOUND.finditer(word[: MAX_COMPOUND_LENGTH * 2]):
         whole = match[0].lower()
         # Search only for the whole path, because its suffixes would find other paths.
-        wholes += [whole, _join_word_parts(whole)]
+        wholes += [whole, _remove_underscores_and_hyphens(whole)]
         if version := _VERSION.fullmatch(whole):
             wholes.append(version[1])
         parts += split_camel_case(match[0])
@@ -151,11 +151,11 @@ def _iterate_compound_word_forms(whole: str) -> Iterator[str]:
     ends = [lower[step.end() :] for step in _PATH_SEPARATOR.finditer(lower)][-MAX_PATH_ENDS:]
     for form in (lower, *filter(_COMPOUND_SEPARATOR.search, ends)):
         yield form
-        if (joined := _join_word_parts(form)) != form:
+        if (joined := _remove_underscores_and_hyphens(form)) != form:
             yield joined
 
 
-def _join_word_parts(word: str) -> str:
+def _remove_underscores_and_hyphens(word: str) -> str:
     """Return a word without `_` and `-`, so that `read_subject` and `read-subject` become equal."""
     return word.replace("_", "").replace("-", "") or word
 

@@ -141,7 +141,9 @@ class IndexReader:
     find_chunk_numbers_of_turns = _make_locked_catalog_method(
         CatalogDatabase.find_chunk_numbers_of_turns
     )
-    read_final_answers = _make_locked_catalog_method(CatalogDatabase.read_final_answers)
+    map_requests_to_beginnings_of_final_answers = _make_locked_catalog_method(
+        CatalogDatabase.map_requests_to_beginnings_of_final_answers
+    )
     map_dialogue_chunks_to_turns = _make_locked_catalog_method(
         CatalogDatabase.map_dialogue_chunks_to_turns
     )
@@ -153,7 +155,9 @@ class IndexReader:
     count_catalog_rows = _make_locked_catalog_method(CatalogDatabase.count_catalog_rows)
     count_embeddable_chunks = _make_locked_catalog_method(CatalogDatabase.count_embeddable_chunks)
     is_catalog_empty = _make_locked_catalog_method(CatalogDatabase.is_catalog_empty)
-    find_citations = _make_locked_catalog_method(CatalogDatabase.find_citations)
+    find_citations_of_targets_or_chunk = _make_locked_catalog_method(
+        CatalogDatabase.find_citations_of_targets_or_chunk
+    )
     find_subject_citations_in_turns = _make_locked_catalog_method(
         CatalogDatabase.find_subject_citations_in_turns
     )

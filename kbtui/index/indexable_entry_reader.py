@@ -103,12 +103,12 @@ def read_subject_entry(subject: Subject) -> IndexableEntryOrPart:
         entry = entry._replace(stat=format_inode_size_and_mtime(get_inode_size_and_mtime(status)))
         if subject.size > SUBJECT_BYTES_MAX:
             raise KbtuiError(f"not indexed: larger than {SUBJECT_BYTES_MAX // 1_000_000} MB")
-        return _extract_subject_entry(subject, entry)
+        return _read_subject_entry_or_raise(subject, entry)
     except Exception as error:
         return IndexableEntryOrPart(entry._replace(error=describe_indexing_error(error)), [])
 
 
-def _extract_subject_entry(subject: Subject, entry: CatalogEntry) -> IndexableEntryOrPart:
+def _read_subject_entry_or_raise(subject: Subject, entry: CatalogEntry) -> IndexableEntryOrPart:
     """Read the text of a subject, and return its entry and chunks; may raise any error."""
     from kbtui.citations.cited_text_comparison import ComparableSubjectText
     from kbtui.knowledge.subject_files import read_subject_text

@@ -170,7 +170,7 @@ class IndexGenerationWriter:
                 if part.entry.conversation is not None:
                     for table, rows in (("citations", part.citations), ("usage", part.usage)):
                         after_call = part.after_call if table == "citations" else 0
-                        self.catalog.replace_turn_rows(
+                        self.catalog.replace_citation_or_usage_rows_of_conversation(
                             table, part.entry, rows, after=part.after_turn, after_call=after_call
                         )
         for part, written in zip(parts, results, strict=True):
@@ -457,7 +457,7 @@ class WorkspaceIndexWriter:
         self._on_progress(IndexProgress("keywords", 0, len(work)))
         for part in self._read_entry_parts(work, changes):
             if part.conversation:
-                _add_citation_and_usage_rows(part, part.conversation, targets)
+                _add_citation_and_token_usage_rows(part, part.conversation, targets)
             parts.append(part)
             done += part.is_last
             now = time.monotonic()
@@ -516,7 +516,7 @@ def _get_file_size_and_time(path: Path) -> list[object]:
     return [str(path), status.st_size, status.st_mtime_ns]
 
 
-def _add_citation_and_usage_rows(
+def _add_citation_and_token_usage_rows(
     part: IndexableEntryOrPart, conversation: Conversation, targets: CitationTargetLookup
 ) -> None:
     """Add the rows for citations and usage to a part. If this fails, store the error in its entry."""

@@ -19,8 +19,8 @@ import tantivy
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.entry_and_chunk_data_types import (
-    compute_first_passage_place_number,
     compute_passage_place_number,
+    compute_place_number_of_first_passage_in_entry,
     get_passage_block_of_place,
 )
 from kbtui.index.identifier_and_cjk_tokenizer import (
@@ -274,7 +274,7 @@ class KeywordIndexWriter:
     def replace_entry_documents(self, entry: CatalogEntry, chunks: list[Chunk]) -> None:
         """Replace all documents of an entry."""
         self.remove_entry(entry.id)
-        self._add_passage_documents(entry, chunks)
+        self._add_chunk_documents(entry, chunks)
 
     def update_chunk_documents(self, entry: CatalogEntry, written: EntryChunksWriteResult) -> None:
         """Write the documents of an entry's changed chunks, and delete those of its removed chunks.
@@ -287,7 +287,7 @@ class KeywordIndexWriter:
         changed.update(written.changed)
         numbers = [*written.gone, *(chunks[at].number for at in changed)]
         self._writer.delete_chunk_documents(numbers)
-        self._add_passage_documents(entry, [chunks[at] for at in sorted(changed)])
+        self._add_chunk_documents(entry, [chunks[at] for at in sorted(changed)])
 
     def remove_entry(self, entry_id: str) -> None:
         """Remove an entry's documents from the index."""
@@ -324,14 +324,14 @@ class KeywordIndexWriter:
             if give_up():
                 self._writer.rollback()
                 return False
-            self._add_passage_documents(entry, chunks)
+            self._add_chunk_documents(entry, chunks)
         self.commit_with_watermark(watermark)
         return True
 
-    def _add_passage_documents(self, entry: CatalogEntry, chunks: Sequence[Chunk]) -> None:
+    def _add_chunk_documents(self, entry: CatalogEntry, chunks: Sequence[Chunk]) -> None:
         if not chunks:
             return
-        first_place = compute_first_passage_place_number(entry.id)
+        first_place = compute_place_number_of_first_passage_in_entry(entry.id)
         title = normalize_unicode(entry.title)
         title_code = list(extract_code_words(title))
         same = [

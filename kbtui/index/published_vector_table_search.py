@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entry_and_chunk_data_types import (
     RankedChunk,
-    select_best_chunks_and_further_entries,
+    select_best_chunks_and_best_of_further_entries,
     sort_ranked_chunks,
 )
 from kbtui.light_named_tuple import NamedTuple
@@ -151,7 +151,7 @@ class PublishedVectorTableSearcher:
             for row, number, entry_id, id_ in chunks
             if number in self._covered
         ]
-        best = select_best_chunks_and_further_entries(
+        best = select_best_chunks_and_best_of_further_entries(
             sort_ranked_chunks(ranked, least=1.0, cut=is_cut), limit
         )
         return [(chunk.number, chunk.score) for chunk in best]

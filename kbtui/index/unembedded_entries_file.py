@@ -86,7 +86,9 @@ class EntriesWithoutVectorsWriter:
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE_NAME
 
-    def record_entries_without_vectors(self, seq: int, model: str, missing: Iterable[str]) -> None:
+    def replace_entries_without_vectors_in_file(
+        self, seq: int, model: str, missing: Iterable[str]
+    ) -> None:
         """Record `missing` as the entries that lack vectors after the catalog transaction `seq`."""
         entry_ids = [(json.dumps(list(missing)),)]
         # An entry that failed keeps its error until it is tried again.
@@ -104,7 +106,7 @@ class EntriesWithoutVectorsWriter:
         rows = [(entry_id,) for entry_id in entries]
         self._execute_in_transaction(("DELETE FROM missing WHERE entry_id = ?", rows))
 
-    def mark_entry_embedding_failed(self, entry_id: str, error: str) -> None:
+    def record_embedding_error_of_entry(self, entry_id: str, error: str) -> None:
         """Record why an entry could not be embedded. The entry stays in the list, and is tried again later."""
         rows = [(entry_id, error)]
         self._execute_in_transaction(("INSERT OR REPLACE INTO missing VALUES (?, ?)", rows))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kbtui.errors import IndexUnavailable
 from kbtui.index.entry_and_chunk_data_types import (
     RankedChunk,
-    select_best_chunks_and_further_entries,
+    select_best_chunks_and_best_of_further_entries,
     sort_ranked_chunks,
 )
 from kbtui.workspace.paths import convert_path_to_utf8, make_private_directory
@@ -265,13 +265,13 @@ class VectorStore:
 
         Equal similarities are sorted by chunk id. `where` is a condition from
         `make_vector_filter_sql`. If the nearest `limit` chunks belong to few entries, the nearest chunks
-        of other entries follow (see `select_best_chunks_and_further_entries`).
+        of other entries follow (see `select_best_chunks_and_best_of_further_entries`).
         """
         found, is_cut = self._find_enough_rows(
             where, limit,
             lambda wanted, probed: self.find_nearest_vector_rows(vector, where, wanted, probed),
         )  # fmt: skip
-        return select_best_chunks_and_further_entries(
+        return select_best_chunks_and_best_of_further_entries(
             sort_ranked_chunks(found, least=1.0, cut=is_cut), limit
         )
 
@@ -335,7 +335,9 @@ class VectorStore:
             query = query.bypass_vector_index()
         return query.where(where, prefilter=True) if where else query
 
-    def get_vector_of_first_embedded_chunk(self, numbers: Sequence[int]) -> list[float] | None:
+    def get_vector_of_first_given_chunk_with_vector(
+        self, numbers: Sequence[int]
+    ) -> list[float] | None:
         """Return the vector of the first chunk in `numbers` that has a vector, or None."""
         if not numbers:
             return None
@@ -384,7 +386,7 @@ class VectorStore:
         self.table.optimize(cleanup_older_than=keep_versions)
         self._writes = 0
 
-    def get_age_of_oldest_version(self, versions: Iterable[int]) -> timedelta:
+    def compute_age_of_oldest_given_version(self, versions: Iterable[int]) -> timedelta:
         """Return the age of the oldest of these versions of the table, with a margin.
 
         LanceDB deletes versions by age, according to the clocks of the machines that wrote them. If a

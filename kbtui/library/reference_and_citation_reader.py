@@ -283,7 +283,7 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
 
         targets, chunk, gone = self._list_citation_names_of_target(target)
         reader = self.open_index_reader()
-        rows = reader.find_citations(targets, chunk)
+        rows = reader.find_citations_of_targets_or_chunk(targets, chunk)
         entries = reader.get_entries_by_id(
             {row[0] for row in rows} | {_get_target_entry_id(row[5]) for row in rows}
         )
@@ -416,14 +416,16 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
             if subject is not None and not subject.disabled:
                 return make_subject_ref(subject.topic, subject.slug)
             deleted = targets.find_reference_of_deleted_subject(name)
-            if deleted is not None and reader.find_citations([deleted]):
+            if deleted is not None and reader.find_citations_of_targets_or_chunk([deleted]):
                 topic, _, slug = deleted.partition("/")
                 return make_subject_ref(topic, slug)
             if name != path and Path(path).is_file():
                 return name
             # Only citations of files count, because the name may also be the reference of a missing
             # subject.
-            if any(row[4] == "file" for row in reader.find_citations([name, path])):
+            if any(
+                row[4] == "file" for row in reader.find_citations_of_targets_or_chunk([name, path])
+            ):
                 return name
         return None
 

@@ -399,7 +399,7 @@ class Library(ReferenceAndCitationReader):
                     continue
                 behind = (one for one in answered.notices if one.code == "index_behind")
                 self.index_behind_notice = next(behind, None)
-                answered = answered.add_notices(*self.differing_agent_directory_notices)
+                answered = answered.prepend_notices(*self.differing_agent_directory_notices)
                 return self._add_repair_notice(answered), not reply["suspect"]
             detail = str(reply.get("detail"))
             if declined == "damaged" and not last:
@@ -428,12 +428,12 @@ class Library(ReferenceAndCitationReader):
             notice = explain()
             if request.all_projects:
                 answered = self._all_projects_search.search_all_projects(reader, request)
-                return answered.add_notices(*([notice] if notice else []))
+                return answered.prepend_notices(*([notice] if notice else []))
             leg = make_empty_semantic_search(notice)
             return answer_search_request(self.workspace, reader, request, leg)
 
         answered = self._query_index_with_repair(answer_from_index)
-        return self._add_repair_notice(answered.add_notices(*self.index_notices))
+        return self._add_repair_notice(answered.prepend_notices(*self.index_notices))
 
     def _make_missing_semantic_ranking_notice(self) -> Notice | None:
         """Return the notice that says why a search in this process does not rank by meaning.
@@ -451,7 +451,7 @@ class Library(ReferenceAndCitationReader):
     def _add_repair_notice(self, answered: SearchAnswer) -> SearchAnswer:
         """Add the notice about a repair to the first answer after the repair."""
         notice, self._repair_notice = self._repair_notice, None
-        return answered.add_notices(notice) if notice else answered
+        return answered.prepend_notices(notice) if notice else answered
 
     def log_search(
         self,

@@ -25,8 +25,8 @@ from kbtui.conversations.formats.published_library_conversation_format import (
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.file_reading_and_writing import remove_empty_directories, write_file_atomically
 from kbtui.index.embedding_cache import (
-    find_hashes_with_vector,
-    write_pulled_vectors,
+    find_hashes_with_pulled_vector,
+    write_pulled_vectors_to_mirror_database,
 )
 from kbtui.index.published_vector_table_search import (
     get_published_table_path_or_uri,
@@ -314,13 +314,15 @@ class _LibraryPull:
             assert isinstance(contents, PublishedVectorPartTableOfContents)
             if part.name in applied:
                 continue
-            known = find_hashes_with_vector(self._db, contents.model, contents.hashes)
+            known = find_hashes_with_pulled_vector(self._db, contents.model, contents.hashes)
             if len(known) < len(set(contents.hashes)):
                 data = self._fetch_part(part)
                 rows = read_vectors_of_part(data, part.contents_bytes, contents)
                 self._db.execute("BEGIN IMMEDIATE")
                 try:
-                    write_pulled_vectors(self._db, contents.model, contents.hashes, rows)
+                    write_pulled_vectors_to_mirror_database(
+                        self._db, contents.model, contents.hashes, rows
+                    )
                     self._db.execute("COMMIT")
                 finally:
                     if self._db.in_transaction:

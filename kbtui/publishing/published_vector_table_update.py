@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kbtui.index.chunk_embedder import (
     combine_title_text_and_neighbour_vectors,
     list_texts_to_embed_for_passage,
-    make_vector_table_row,
+    make_vector_table_row_without_vector,
 )
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.published_vector_table_search import (
@@ -134,7 +134,7 @@ def update_vector_table_in_store(
             store.add_vector_batches(_make_vector_rows(embedder, lacking))
         versions = [*needed_versions, store.version]
         store.compact_vector_table(
-            force=True, keep_versions=store.get_age_of_oldest_version(versions)
+            force=True, keep_versions=store.compute_age_of_oldest_given_version(versions)
         )
         whole_version = store.version
         store.remove_rows(_find_current_and_obsolete_rows(store, wanted)[1])
@@ -180,7 +180,7 @@ def _make_vector_rows(
             vectors.append(
                 combine_title_text_and_neighbour_vectors(passage.entry.kind, title, own, around)
             )
-            row = make_vector_table_row(passage.entry, passage.chunk)
+            row = make_vector_table_row_without_vector(passage.entry, passage.chunk)
             row["number"] = passage.number_in_published_table
             rows.append(row)
         yield rows, np.vstack(vectors)

@@ -314,7 +314,9 @@ def format_filter_keys(filter_input: FilterInput, *, without: Sequence[str] = ()
     return f"{', '.join(keys[:-1])} and {keys[-1]}"
 
 
-def map_filters_by_key(filter_input: FilterInput) -> dict[str, FilterDefinition]:
+def map_filter_keys_and_aliases_to_definitions(
+    filter_input: FilterInput,
+) -> dict[str, FilterDefinition]:
     """Map the key and each alias of the filters that the input field `filter_input` accepts to the filter."""
     return {
         name: row
@@ -326,7 +328,7 @@ def map_filters_by_key(filter_input: FilterInput) -> dict[str, FilterDefinition]
 def list_input_fields_accepting_filter(key: str) -> list[FilterInput]:
     """Return the input fields that accept the filter `key:`."""
     inputs: tuple[FilterInput, ...] = ("search", "library", "entries")
-    return [one for one in inputs if key in map_filters_by_key(one)]
+    return [one for one in inputs if key in map_filter_keys_and_aliases_to_definitions(one)]
 
 
 def quote_filter_value(value: str) -> str:
@@ -347,7 +349,7 @@ def split_regex_query(query: str) -> tuple[str, str] | None:
     import re  # imported here because most searches do not need it
 
     value = rf"{VALUE_PATTERN}(?:,{VALUE_PATTERN})*"
-    one = rf"-?(?:{'|'.join(map_filters_by_key('search'))}):{value}"
+    one = rf"-?(?:{'|'.join(map_filter_keys_and_aliases_to_definitions('search'))}):{value}"
     pattern = rf"\s*(?:{one}\s+)*/(.+)/(?:\s+{one})*\s*"
     match = re.fullmatch(pattern, query, re.IGNORECASE)
     if match is None:

@@ -22,10 +22,10 @@ from kbtui.index.entry_and_chunk_data_types import (
     SCORE_TOLERANCE,
     RankedChunk,
     drop_last_row_and_ties,
-    get_entry_number_of_place,
+    extract_entry_number_from_place_number,
     get_passage_block_of_place,
-    get_place_range_of_entry,
-    select_best_chunks_and_further_entries,
+    get_place_number_range_of_entry,
+    select_best_chunks_and_best_of_further_entries,
     sort_ranked_chunks,
 )
 from kbtui.index.identifier_and_cjk_tokenizer import (
@@ -246,7 +246,7 @@ class QueryTermBuilder:
             yield self._build_query_term(f"{word.text}…", GUESS_WEIGHT, *word.completions)
 
     def _list_first_stem_as_body_term(self, text: str) -> list[tuple[str, str]]:
-        return [("body", stem) for stem in self._language.stem_text(text)[:1]]
+        return [("body", stem) for stem in self._language.list_stems_of_text(text)[:1]]
 
     def build_word_pair_terms(self, words: Sequence[QueryWord]) -> Iterable[QueryTerm]:
         """Yield a term for each pair of adjacent words. A text with the pair ranks higher."""
@@ -265,7 +265,7 @@ class QueryTermBuilder:
         matches if it contains every pair of adjacent characters of the phrase, in any order.
         """
         text = normalize_unicode(text)
-        stems = self._language.stem_text(text)
+        stems = self._language.list_stems_of_text(text)
         groups = [stems] if stems else []
         if pairs := dict.fromkeys(extract_cjk_character_pairs(text)):
             groups = [[stem] for stem in stems if not has_unspaced_script(stem)]
@@ -410,13 +410,15 @@ class KeywordSearch:
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:
         """Return a function that checks whether `text` contains a phrase. Stems are compared."""
         stems, code = (
-            self.language.stem_text(text),
+            self.language.list_stems_of_text(text),
             set(extract_code_words(normalize_unicode(text))),
         )
 
         def text_contains_phrase(wanted: str) -> bool:
             phrase = [
-                stem for stem in self.language.stem_text(wanted) if not has_unspaced_script(stem)
+                stem
+                for stem in self.language.list_stems_of_text(wanted)
+                if not has_unspaced_script(stem)
             ]
             pairs = set(extract_cjk_character_pairs(normalize_unicode(wanted)))
             last = len(stems) - len(phrase)
@@ -432,7 +434,7 @@ class KeywordSearch:
         """Return the best `limit` chunks by keywords.
 
         If these chunks belong to few entries, the best chunks of other entries follow (see
-        `select_best_chunks_and_further_entries`). If the query has only filters, the newest chunks come
+        `select_best_chunks_and_best_of_further_entries`). If the query has only filters, the newest chunks come
         first.
         """
         return self._merge_rows_of_visible_and_hidden_index(
@@ -470,7 +472,7 @@ class KeywordSearch:
         found, *more = sides
         for rows in more:
             found = sort_ranked_chunks([*found, *rows], score_tolerance=self.score_tolerance)
-        return select_best_chunks_and_further_entries(found, limit)
+        return select_best_chunks_and_best_of_further_entries(found, limit)
 
     def count_matching_chunks(self) -> int:
         """Return how many chunks contain a word of the query and pass its filters."""
@@ -488,7 +490,7 @@ class KeywordSearch:
         return self.sides[0].score_tolerance
 
 
-def append_missing_chunks_to_ranking(found: ChunkRanking, near: ChunkRanking) -> ChunkRanking:
+def append_near_spelling_chunks_to_ranking(found: ChunkRanking, near: ChunkRanking) -> ChunkRanking:
     """Append to the ranking `found` the chunks that only the ranking `near` contains, with lower scores."""
     known = {number for number, _ in found}
     more = [row for row in near if row[0] not in known]
@@ -520,7 +522,7 @@ class _KeywordIndexQuery:
             query.words,
             self._counted,
             language,
-            self._read_texts_with_stem,
+            self._read_passage_texts_with_stem,
             completes_last=request.partial and query.open,
         )
         self._builder = builder = QueryTermBuilder(
@@ -557,7 +559,7 @@ class _KeywordIndexQuery:
             self.searcher, self._schema, self.words, self._counted
         )
 
-    def _read_texts_with_stem(self, stem: str, limit: int) -> list[str]:
+    def _read_passage_texts_with_stem(self, stem: str, limit: int) -> list[str]:
         """Return the texts of up to `limit` passages of this index that contain a stem."""
         query = Query.term_query(self._schema, "body", stem, "basic")
         hits = self.searcher.search(query, limit=limit, count=False).hits
@@ -586,7 +588,7 @@ class _KeywordIndexQuery:
                 else word._replace(
                     tokens=tuple(
                         add_near_spellings_to_rare_token(
-                            token, self._counted, self._language, self._read_texts_with_stem
+                            token, self._counted, self._language, self._read_passage_texts_with_stem
                         )
                         for token in word.tokens
                     )
@@ -615,7 +617,7 @@ class _KeywordIndexQuery:
         numbers = self.searcher.fast_field_values("chunk", addresses)
         places = self.searcher.fast_field_values("place", addresses)
         found = {
-            get_entry_number_of_place(place): number
+            extract_entry_number_from_place_number(place): number
             for number, place in zip(numbers, places, strict=True)
             if number is not None
         }
@@ -646,7 +648,7 @@ class _KeywordIndexQuery:
             owners |= {row.owner for row in rows}
             is_enough = len(rows) >= limit and len(owners) >= min(limit, MIN_LEG_ENTRIES)
             if is_enough or all_found or last:
-                return select_best_chunks_and_further_entries(rows, limit)
+                return select_best_chunks_and_best_of_further_entries(rows, limit)
             # Entries with many chunks crowded out others. Fetch again without these entries, so that few
             # chunks of other entries are missing.
             fetched = fetched * 2 if held or len(rows) < limit else limit * FURTHER_FACTOR
@@ -716,7 +718,7 @@ class _KeywordIndexQuery:
         numbers, places, ties = (
             self.searcher.fast_field_values(name, addresses) for name in ("chunk", "place", "tie")
         )
-        owners = [place and get_entry_number_of_place(place) for place in places]
+        owners = [place and extract_entry_number_from_place_number(place) for place in places]
         rows = zip(numbers, (score for score, _ in hits), owners, ties, strict=True)
         # The watermark, a document that is not a chunk, has no number.
         return [row for row in rows if row[0] is not None], dict(zip(numbers, places, strict=True))
@@ -748,9 +750,9 @@ class _KeywordIndexQuery:
         for pair in self._word_pairs:
             # Nest the queries: with one flat query, tantivy would score many more chunks.
             query = Query.boolean_query([(Occur.Must, query), (Occur.Should, pair.query)])
-        return self._find_chunk_scores(query, len(numbers))
+        return self._map_best_chunks_of_query_to_scores(query, len(numbers))
 
-    def _find_chunk_scores(self, query: Any, count: int) -> dict[int, float]:
+    def _map_best_chunks_of_query_to_scores(self, query: Any, count: int) -> dict[int, float]:
         """Map the numbers of the best `count` chunks for a query to the chunks' scores, best first."""
         hits = self.searcher.search(query, limit=max(1, count), count=False).hits
         addresses = [address for _, address in hits]
@@ -760,7 +762,7 @@ class _KeywordIndexQuery:
     def select_chunk_numbers_found_in_index(self, numbers: Collection[int]) -> set[int]:
         """Return the chunk numbers in `numbers` whose chunks are in this index."""
         query = make_any_number_query(self._schema, "chunk", numbers)
-        return set(self._find_chunk_scores(query, len(numbers)))
+        return set(self._map_best_chunks_of_query_to_scores(query, len(numbers)))
 
     def score_terms(self, numbers: Collection[int]) -> list[TermScores]:
         """Return the score that each term of the query adds to each of the chunks `numbers`."""
@@ -770,7 +772,7 @@ class _KeywordIndexQuery:
         scores = []
         for part in self.parts:
             query = Query.boolean_query([among, (Occur.Must, part.query)])
-            scores.append((part, self._find_chunk_scores(query, len(numbers))))
+            scores.append((part, self._map_best_chunks_of_query_to_scores(query, len(numbers))))
         return scores
 
     def _build_tantivy_query(
@@ -858,7 +860,9 @@ def _make_query_for_entries(schema: Any, owners: Collection[int]) -> Any:
     Excluding this one query is four times as fast as excluding one query for each entry.
     """
     ranges = [
-        Query.range_query(schema, "place", FieldType.Unsigned, *get_place_range_of_entry(owner))
+        Query.range_query(
+            schema, "place", FieldType.Unsigned, *get_place_number_range_of_entry(owner)
+        )
         for owner in owners
     ]
     return Query.boolean_query([(Occur.Should, one) for one in ranges])

@@ -15,19 +15,22 @@ from typing import TYPE_CHECKING, Protocol
 from kbtui.index.entry_and_chunk_data_types import (
     SCORE_TOLERANCE,
     RankedChunk,
-    select_best_chunks_and_further_entries,
+    select_best_chunks_and_best_of_further_entries,
     sort_ranked_chunks,
 )
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice
-from kbtui.search.keyword_search import CombinedTermStatistics, append_missing_chunks_to_ranking
-from kbtui.search.passage_reranker import RERANKED_PASSAGES, ScoredPassage
+from kbtui.search.keyword_search import (
+    CombinedTermStatistics,
+    append_near_spelling_chunks_to_ranking,
+)
+from kbtui.search.passage_reranker import RERANKED_PASSAGES, PassageToRerank
 from kbtui.search.query_stemming_and_matching import FEW_KEYWORD_HITS
 from kbtui.search.search_pipeline import (
     HybridScoreFusion,
     SearchRun,
-    add_later_developments_to_hits,
-    format_filters_in_effect,
+    add_answers_later_turns_and_outdated_subjects_to_hits,
+    format_filters_in_effect_in_query_syntax,
     make_hits_up_to_limit,
     make_match_notices,
 )
@@ -61,7 +64,7 @@ class SearchedIndex(NamedTuple):
     marked: tuple[str, ...] = ()
 
 
-class QueryVector(NamedTuple):
+class QueryVectorOrNotice(NamedTuple):
     """The vector of a query. If `vector` is None, `notice` says why."""
 
     vector: list[float] | None
@@ -71,10 +74,10 @@ class QueryVector(NamedTuple):
 class VectorSearch(Protocol):
     """Searches the vectors of several indexes with one model. An index may have no vectors yet."""
 
-    def start_computing_query_vector(self, text: str) -> Callable[[], QueryVector]:
+    def start_computing_query_vector(self, text: str) -> Callable[[], QueryVectorOrNotice]:
         """Start embedding a query, and return a function that waits for the query's vector."""
 
-    def get_vector_of_first_embedded_chunk_in_index(
+    def get_vector_of_first_given_chunk_with_vector_in_index(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[float] | None:
         """Return the vector of the first chunk in `numbers` that has a vector, or None."""
@@ -116,7 +119,7 @@ def search_indexes(
     return _MultiIndexSearch(indexes, request).search_and_answer(vectors)
 
 
-class _PassageInIndex(NamedTuple):
+class _PassageLocationInIndex(NamedTuple):
     """The place of a passage: the position of its index, and its chunk number and entry id in this index."""
 
     position: int
@@ -131,7 +134,7 @@ class _MultiIndexSearch:
         self._indexes, self._request = indexes, request
         self._runs: dict[int, SearchRun] = {}
         """The search of each index that can have hits, by the position of the index."""
-        self._places: dict[int, dict[int, _PassageInIndex]] = {}
+        self._places: dict[int, dict[int, _PassageLocationInIndex]] = {}
         """For each ranked passage, its place in each index that contains it, by the position of the index."""
         self._legs: dict[str, ChunkRanking] = {}
         self._exact_hit_count = 0
@@ -178,9 +181,9 @@ class _MultiIndexSearch:
         )
         scores = self._fuse_rankings(fusion)
         order = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
-        entries = {chunk: self._make_entry_key(chunk) for chunk in order}
+        entries = {chunk: self._make_project_wide_entry_key(chunk) for chunk in order}
         hits, counts = make_hits_up_to_limit(entries, scores, fusion.ranks, request, self._make_hit)
-        hits = self._add_later_developments_to_hits(hits, fusion)
+        hits = self._add_answers_later_turns_and_outdated_subjects_per_index(hits, fusion)
         runs_in_use = [*self._runs.values()]
         exact = self._exact_hit_count if "lexical" in self._legs else None
         notices[:0] = make_match_notices(runs_in_use, hits, exact)
@@ -191,9 +194,9 @@ class _MultiIndexSearch:
             left_out=counts.left_out,
             empty=not scores
             and all(run.reader.is_catalog_empty(hidden=request.hidden) for run in runs),
-            filters=format_filters_in_effect(request, first.query),
+            filters=format_filters_in_effect_in_query_syntax(request, first.query),
             is_gap=not hits,
-            short_refs=self._shorten_references(hits),
+            short_refs=self._map_references_of_hits_to_short_forms(hits),
         )
 
     def _merge_hints_of_query_mistakes(self, runs: list[SearchRun]) -> tuple[QueryMistake, ...]:
@@ -240,10 +243,11 @@ class _MultiIndexSearch:
                 found = run.keyword_search.rank_chunks(self._request.depth)
                 score_tolerance = run.keyword_search.score_tolerance
                 ranking = [(row.number, row.score) for row in found]
-                rows += self._convert_chunk_numbers_to_ids(position, run, ranking)
+                rows += self._replace_numbers_of_visible_chunks_by_ids(position, run, ranking)
                 exact = run.keyword_search.select_chunks_with_query_words(ranking)
                 exact_numbers |= {
-                    row.number for row in self._convert_chunk_numbers_to_ids(position, run, exact)
+                    row.number
+                    for row in self._replace_numbers_of_visible_chunks_by_ids(position, run, exact)
                 }
         ranked = self._merge_rows_of_indexes(rows, score_tolerance=score_tolerance)
         self._exact_hit_count = len(ranked)
@@ -255,10 +259,10 @@ class _MultiIndexSearch:
             with self._convert_index_errors(position):
                 found = run.keyword_search.rank_chunks_with_near_spellings(self._request.depth)
                 ranking = [(row.number, row.score) for row in found]
-                near += self._convert_chunk_numbers_to_ids(position, run, ranking)
+                near += self._replace_numbers_of_visible_chunks_by_ids(position, run, ranking)
         if not near:
             return ranked
-        return append_missing_chunks_to_ranking(
+        return append_near_spelling_chunks_to_ranking(
             exact, self._merge_rows_of_indexes(near, score_tolerance=score_tolerance)
         )
 
@@ -272,7 +276,7 @@ class _MultiIndexSearch:
         for chunk, _ in words[:LEAN_CANDIDATES]:
             for place in self._list_places_of_passage(chunk):
                 with self._convert_index_errors(place.position):
-                    goal = goal or vectors.get_vector_of_first_embedded_chunk_in_index(
+                    goal = goal or vectors.get_vector_of_first_given_chunk_with_vector_in_index(
                         self._indexes[place.position], [place.number]
                     )
             if goal is not None:
@@ -286,7 +290,7 @@ class _MultiIndexSearch:
                 found = vectors.search_nearest_chunks_in_index(
                     self._indexes[position], vector, run.request
                 )
-                rows += self._convert_chunk_numbers_to_ids(
+                rows += self._replace_numbers_of_visible_chunks_by_ids(
                     position, run, run.filter_semantic_ranking(found)
                 )
         return self._merge_rows_of_indexes(rows, score_tolerance=SCORE_TOLERANCE, least=1.0)
@@ -327,7 +331,7 @@ class _MultiIndexSearch:
                 }
         return max(1, total - left) / max(1, total), frozenset(pending)
 
-    def _convert_chunk_numbers_to_ids(
+    def _replace_numbers_of_visible_chunks_by_ids(
         self, position: int, run: SearchRun, ranking: ChunkRanking
     ) -> list[RankedChunk]:
         """Return the visible chunks of a ranking, with chunk ids instead of chunk numbers."""
@@ -342,7 +346,7 @@ class _MultiIndexSearch:
                 continue
             chunk_id, entry_id = visible[number]
             chunk = int(chunk_id, 16)
-            self._places.setdefault(chunk, {})[position] = _PassageInIndex(
+            self._places.setdefault(chunk, {})[position] = _PassageLocationInIndex(
                 position, number, entry_id
             )
             rows.append(RankedChunk(chunk, score, entry_id, chunk))
@@ -354,8 +358,12 @@ class _MultiIndexSearch:
         """Return the best rows of all indexes, each passage once."""
         merged: dict[int, RankedChunk] = {}
         for row in sort_ranked_chunks(rows, score_tolerance=score_tolerance, least=least):
-            merged.setdefault(row.number, row._replace(owner=self._make_entry_key(row.number)))
-        best = select_best_chunks_and_further_entries(list(merged.values()), self._request.depth)
+            merged.setdefault(
+                row.number, row._replace(owner=self._make_project_wide_entry_key(row.number))
+            )
+        best = select_best_chunks_and_best_of_further_entries(
+            list(merged.values()), self._request.depth
+        )
         return [(row.number, row.score) for row in best]
 
     def _fuse_rankings(self, fusion: HybridScoreFusion) -> dict[int, float]:
@@ -375,8 +383,8 @@ class _MultiIndexSearch:
                 with self._convert_index_errors(place.position):
                     loaded = self._runs[place.position].load_entry_and_chunk(place.number)
                 if loaded:
-                    owner = self._make_entry_key(chunk)
-                    passages.append(ScoredPassage(chunk, scores[chunk], owner, *loaded))
+                    owner = self._make_project_wide_entry_key(chunk)
+                    passages.append(PassageToRerank(chunk, scores[chunk], owner, *loaded))
             # The statistics are shared, so the rerankers of all indexes compute the same bonuses.
             first = next(iter(self._runs))
             with self._convert_index_errors(first):
@@ -385,15 +393,15 @@ class _MultiIndexSearch:
                 scores[chunk] = round(scores[chunk] + of_chunk.total, SCORE_DIGITS)
         return scores
 
-    def _make_entry_key(self, chunk: int) -> tuple[str, str]:
+    def _make_project_wide_entry_key(self, chunk: int) -> tuple[str, str]:
         """Return a key that identifies the entry of a chunk in all workspaces of its project."""
         place = self._list_places_of_passage(chunk)[0]
         return self._indexes[place.position].project_key, place.entry_id
 
-    def _list_places_of_passage(self, chunk: int) -> list[_PassageInIndex]:
+    def _list_places_of_passage(self, chunk: int) -> list[_PassageLocationInIndex]:
         return [place for _, place in sorted(self._places[chunk].items())]
 
-    def _add_later_developments_to_hits(
+    def _add_answers_later_turns_and_outdated_subjects_per_index(
         self, hits: list[Hit], fusion: HybridScoreFusion
     ) -> list[Hit]:
         """Add answers, later turns and outdated subjects to the hits, each from its hit's index."""
@@ -409,7 +417,9 @@ class _MultiIndexSearch:
                 return fusion.measure_chunk_match(int(chunks[number][0], 16))
 
             with self._convert_index_errors(position):
-                own = add_later_developments_to_hits(run, own, measure_match_of_chunk_number)
+                own = add_answers_later_turns_and_outdated_subjects_to_hits(
+                    run, own, measure_match_of_chunk_number
+                )
             found |= {hit.chunk_id: hit for hit in own}
         return [found[hit.chunk_id] for hit in hits]
 
@@ -429,7 +439,7 @@ class _MultiIndexSearch:
                 )
         return None
 
-    def _shorten_references(self, hits: list[Hit]) -> dict[str, str]:
+    def _map_references_of_hits_to_short_forms(self, hits: list[Hit]) -> dict[str, str]:
         """Map the reference of each hit to its short form, which is valid in the hit's workspace."""
         found: dict[str, str] = {}
         positions = {str(index.workspace.root): at for at, index in enumerate(self._indexes)}

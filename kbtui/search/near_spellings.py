@@ -66,7 +66,7 @@ class NearSpelling(NamedTuple):
 def find_near_spellings(
     word: str,
     searcher: Any,
-    stem_text: StemsOfText,
+    list_stems_of_text: StemsOfText,
     read_texts_with_stem: TextsWithStem,
     *,
     function_words: Collection[str],
@@ -84,14 +84,14 @@ def find_near_spellings(
     near = _list_words_at_edit_distance_one(word)
     if keeps_first_letter:
         near = [other for other in near if other[:1] == word[0]]
-    stems = set(stem_text(" ".join(near))) - {excluded}
+    stems = set(list_stems_of_text(" ".join(near))) - {excluded}
     found = _estimate_near_spelling_likelihoods(
-        word, stems, searcher, stem_text, read_texts_with_stem, function_words
+        word, stems, searcher, list_stems_of_text, read_texts_with_stem, function_words
     )
     if not found and compares_similar and len(word) >= MIN_LETTERS_TO_COMPARE:
         similar = {stem for stem in _list_similar_terms(word, searcher) if stem != excluded}
         found = _estimate_near_spelling_likelihoods(
-            word, similar, searcher, stem_text, read_texts_with_stem, function_words
+            word, similar, searcher, list_stems_of_text, read_texts_with_stem, function_words
         )
     return found
 
@@ -100,7 +100,7 @@ def _estimate_near_spelling_likelihoods(
     word: str,
     stems: Iterable[str],
     searcher: Any,
-    stem_text: StemsOfText,
+    list_stems_of_text: StemsOfText,
     read_texts_with_stem: TextsWithStem,
     function_words: Collection[str],
 ) -> tuple[NearSpelling, ...]:
@@ -113,7 +113,7 @@ def _estimate_near_spelling_likelihoods(
     for stem in sorted(counts, key=lambda stem: (-counts[stem], stem))[:MAX_JUDGED_STEMS]:
         distance = 99.0
         for texts in (FIRST_TEXTS, TEXTS_OF_STEM):
-            words = _read_words_of_stem(stem, stem_text, read_texts_with_stem(stem, texts))
+            words = _read_words_of_stem(stem, list_stems_of_text, read_texts_with_stem(stem, texts))
             distances = (measure_spelling_distance(word, one) for one in words - {*function_words})
             distance = min(distances, default=99.0)
             if distance <= 1 or counts[stem] <= texts:
@@ -130,14 +130,16 @@ def _estimate_near_spelling_likelihoods(
     )
 
 
-def _read_words_of_stem(stem: str, stem_text: StemsOfText, texts: Iterable[str]) -> set[str]:
+def _read_words_of_stem(
+    stem: str, list_stems_of_text: StemsOfText, texts: Iterable[str]
+) -> set[str]:
     """Return the words in `texts` with this stem, in lower case and without accents."""
     found: set[str] = set()
     for text in texts:
         words = set(re.findall(r"[^\W_]+", normalize_unicode(text).lower()))
         # Most words of a text begin differently and need no stemming. A stem may change the last letters.
         likely = [one for one in words - found if one[:2] == stem[:2]]
-        found |= {one for one in likely if stem in stem_text(one)}
+        found |= {one for one in likely if stem in list_stems_of_text(one)}
     return found
 
 

@@ -78,7 +78,9 @@ class TextAroundPassageScorer:
             weight = token.weight * SURROUNDINGS_WEIGHT
             weight += found[token.stem].weight if token.stem in found else 0.0
             highest = (
-                weight * (_SATURATION + 1) * _compute_rarity_around_passages(statistics, token.stem)
+                weight
+                * (_SATURATION + 1)
+                * _estimate_rarity_of_stem_around_passages(statistics, token.stem)
             )
             if highest:
                 found[token.stem] = WeightedQueryStem(token.plain, token.stem, weight, highest)
@@ -161,7 +163,7 @@ def make_any_number_query(schema: Any, field: str, numbers: Iterable[int]) -> An
     )
 
 
-def _compute_rarity_around_passages(statistics: Any, stem: str) -> float:
+def _estimate_rarity_of_stem_around_passages(statistics: Any, stem: str) -> float:
     """Return the inverse document frequency of a stem in texts around passages; 0 if no passage contains the stem.
 
     How many of these texts contain the stem is estimated from the number of passages that contain it.

@@ -54,7 +54,7 @@ class HitFreshnessChecker:
         self._is_configuration_changed = _has_configuration_changed(reader)
         self._format_current_file_stat = cache(_format_current_file_stat)
         self._read_subject_file = cache(self._read_current_subject_file)
-        self._load_conversation = cache(partial(_load_conversation, workspace))
+        self._load_conversation_by_id = cache(partial(_load_conversation_by_id, workspace))
         self._get_turn_texts = cache(self._read_turn_texts)
 
     def check_hit_freshness_and_find_lines(
@@ -91,13 +91,13 @@ class HitFreshnessChecker:
         return not subject.hidden or entry.hidden
 
     def _read_current_subject_file(self, path: str) -> str | None:
-        text = read_subject_file(str(self._workspace.root), path)
+        text = read_subject_file_inside_workspace(str(self._workspace.root), path)
         if text is None:
             # The import takes longer than reading most files.
             from kbtui.workspace.published_library_settings import find_existing_library_mirror
 
             if (mirror := find_existing_library_mirror(self._workspace)) is not None:
-                return read_subject_file(os.path.realpath(mirror.root), path)
+                return read_subject_file_inside_workspace(os.path.realpath(mirror.root), path)
         return text
 
     def _find_chunk_in_subject_file(
@@ -122,7 +122,7 @@ class HitFreshnessChecker:
         from kbtui.conversations.conversation_data_types import format_event_text
 
         try:
-            turn = self._load_conversation(conversation_id).find_turn(number)
+            turn = self._load_conversation_by_id(conversation_id).find_turn(number)
         except (KbtuiError, OSError):
             return []
         return [
@@ -153,7 +153,7 @@ def _stat_file(path: str) -> os.stat_result | None:
         return None
 
 
-def read_subject_file(root: str, path: str) -> str | None:
+def read_subject_file_inside_workspace(root: str, path: str) -> str | None:
     """Return the text of a subject.
 
     Returns None if the file is unreadable, too large or outside the workspace.
@@ -169,7 +169,7 @@ def read_subject_file(root: str, path: str) -> str | None:
         return None
 
 
-def _load_conversation(workspace: Workspace, conversation_id: str) -> Conversation:
+def _load_conversation_by_id(workspace: Workspace, conversation_id: str) -> Conversation:
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 
     return load_conversation(find_conversation(workspace, conversation_id))
@@ -244,7 +244,7 @@ def _make_lazy_subject_text(root: str, entry: CatalogEntry) -> ComparableSubject
     from kbtui.citations.cited_text_comparison import ComparableSubjectText
 
     def read_indexed_subject_text() -> str:
-        text = read_subject_file(root, entry.path)
+        text = read_subject_file_inside_workspace(root, entry.path)
         if text is None:
             raise KbtuiError("the subject cannot be read", where=entry.path)
         return text

@@ -51,7 +51,7 @@ REASONING_BONUS = -3.0
 _QUESTION_MARKS = frozenset("?？؟")
 
 
-class ScoredPassage(NamedTuple):
+class PassageToRerank(NamedTuple):
     """A passage with its fused score. `owner` is the same for all passages of an entry."""
 
     number: int
@@ -106,13 +106,13 @@ class RankBonusCalculator:
             for token in list_tokens_except_function_words(word)
         }
 
-    def compute_bonuses(self, passages: Sequence[ScoredPassage]) -> dict[int, RankBonuses]:
+    def compute_bonuses(self, passages: Sequence[PassageToRerank]) -> dict[int, RankBonuses]:
         """Map the number of each passage to the bonuses of the passage. `passages` must be sorted, best first."""
         titles = {one.owner: one.entry.title for one in passages}
         by_title = {owner: self._compute_title_bonus(title) for owner, title in titles.items()}
         turns = [one for one in passages if one.chunk.turn is not None]
         parts = (
-            self._compute_word_bonuses(turns),
+            self._compute_bonuses_for_query_words_in_turn_texts(turns),
             _compute_reply_bonuses(turns),
             _compute_bonuses_from_other_turns(turns),
             [REASONING_BONUS if one.chunk.role == "reasoning" else 0.0 for one in turns],
@@ -135,13 +135,15 @@ class RankBonusCalculator:
         }
 
     def _compute_title_bonus(self, title: str) -> float:
-        stems = self._title_stems.keys() & set(self._language.stem_text(title))
+        stems = self._title_stems.keys() & set(self._language.list_stems_of_text(title))
         share = sum(self._title_stems[stem] for stem in stems) / max(
             1.0, sum(self._title_stems.values())
         )
         return TITLE_WEIGHT * share
 
-    def _compute_word_bonuses(self, turns: Sequence[ScoredPassage]) -> list[float]:
+    def _compute_bonuses_for_query_words_in_turn_texts(
+        self, turns: Sequence[PassageToRerank]
+    ) -> list[float]:
         """Return the bonuses for the words of the query, weighted by rarity.
 
         Unlike the ranking by keywords, this bonus prefers words in the form that the query uses,
@@ -153,7 +155,7 @@ class RankBonusCalculator:
     def _sum_word_rarities(self, text: str) -> float:
         """Return the sum of the rarities of the query's words in a text."""
         forms = set(self._language.split_into_unstemmed_words(text))
-        stems = set(self._language.stem_text(text))
+        stems = set(self._language.list_stems_of_text(text))
         return sum(
             rarity * (1.0 if token.plain in forms else OTHER_FORM_SHARE)
             for token, rarity in self._tokens
@@ -161,14 +163,14 @@ class RankBonusCalculator:
         )
 
 
-def _compute_reply_bonuses(turns: Sequence[ScoredPassage]) -> list[float]:
+def _compute_reply_bonuses(turns: Sequence[PassageToRerank]) -> list[float]:
     """Return the bonuses for replying to a question or request that matches the query.
 
     A question is the preceding passage, if it contains a question mark. A request is the last message
     of the user before a message of the assistant in the same turn.
     """
     places = {(one.owner, one.chunk.ordinal): one for one in turns}
-    requests: dict[tuple[Hashable, int | None], list[ScoredPassage]] = defaultdict(list)
+    requests: dict[tuple[Hashable, int | None], list[PassageToRerank]] = defaultdict(list)
     for one in turns:
         if one.chunk.role == "user":
             requests[one.owner, one.chunk.turn].append(one)
@@ -189,7 +191,7 @@ def _compute_reply_bonuses(turns: Sequence[ScoredPassage]) -> list[float]:
     return found
 
 
-def _compute_bonuses_from_other_turns(turns: Sequence[ScoredPassage]) -> list[float]:
+def _compute_bonuses_from_other_turns(turns: Sequence[PassageToRerank]) -> list[float]:
     """Return each passage's bonus for other passages of its conversation that match the query.
 
     The bonus is a share of the mean score of the best of these passages, plus shares of the scores of the

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.search.filter_definitions import (
     FilterDefinition,
     list_filters_accepted_by_input_field,
-    map_filters_by_key,
+    map_filter_keys_and_aliases_to_definitions,
     quote_filter_value,
 )
 from kbtui.terminal_text import format_counted_noun
@@ -118,7 +118,7 @@ def list_filter_completions(
     `filter_input` is the input field ("search", "library" or "entries") whose filters are
     completed. `list_values(filter, beginning)` returns values of a filter, each with a note.
     """
-    known = map_filters_by_key(filter_input)
+    known = map_filter_keys_and_aliases_to_definitions(filter_input)
     match = re.search(_TYPED_PART.format("|".join(known)), text[:cursor], re.IGNORECASE)
     if match is None:
         return []

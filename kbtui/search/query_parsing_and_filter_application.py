@@ -15,7 +15,7 @@ from kbtui.search.filter_definitions import (
     FilterDefinition,
     FilterValueError,
     list_input_fields_accepting_filter,
-    map_filters_by_key,
+    map_filter_keys_and_aliases_to_definitions,
     split_filter_values,
 )
 from kbtui.search.search_request_and_answer import QueryMistake
@@ -114,7 +114,7 @@ def parse_query(
     filters: list[QueryFilter] = []
     almost_filters: list[FilterLikeWord] = []
     spoken: list[str] = []
-    known = map_filters_by_key(filter_input)
+    known = map_filter_keys_and_aliases_to_definitions(filter_input)
     # No document contains surrogates, and tantivy rejects them.
     text = _SURROGATES.sub("\ufffd", text)
     for match in _compile_query_part_pattern(known).finditer(text):
@@ -169,7 +169,10 @@ def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | N
         if match[1] not in known and not match[2].isdigit():
             alike = [key for key in known if key[0] == match[1][0]]
             nearest = "".join(get_close_matches(match[1], alike, n=1, cutoff=0.6))
-            others = {*map_filters_by_key("library"), *map_filters_by_key("entries")} - {*known}
+            others = {
+                *map_filter_keys_and_aliases_to_definitions("library"),
+                *map_filter_keys_and_aliases_to_definitions("entries"),
+            } - {*known}
             elsewhere = get_close_matches(match[1], sorted(others), n=1, cutoff=0.79)
             if elsewhere:
                 nearest = elsewhere[0]
@@ -216,7 +219,7 @@ class ToolArgumentAndExclusionFilters(NamedTuple):
         if turn in self.without_turns or (self.turns is not None and turn not in self.turns):
             return False
         return all(
-            set(terms) & _list_tool_argument_terms(chunk) for terms in self.args
+            set(terms) & _list_argument_terms_of_chunk(chunk) for terms in self.args
         ) and not any(
             set(values) & _get_chunk_values_to_compare_with_filter(name, entry, chunk)
             for name, values in self.without
@@ -227,7 +230,7 @@ def _get_chunk_values_to_compare_with_filter(
     name: str, entry: CatalogEntry, chunk: Chunk
 ) -> set[str | None]:
     if name == "arg":
-        return {*_list_tool_argument_terms(chunk)}
+        return {*_list_argument_terms_of_chunk(chunk)}
     return {
         {
             "topic": entry.topic,
@@ -241,7 +244,7 @@ def _get_chunk_values_to_compare_with_filter(
     }
 
 
-def _list_tool_argument_terms(chunk: Chunk) -> set[str]:
+def _list_argument_terms_of_chunk(chunk: Chunk) -> set[str]:
     from kbtui.index.keyword_index_writer import make_tool_argument_terms
 
     return {
@@ -267,7 +270,7 @@ def apply_query_filters(
 
 def _list_filters_to_resolve() -> list[FilterDefinition]:
     """Return the filters whose values can differ from the indexed terms, as the titles of topics do."""
-    known = map_filters_by_key("search")
+    known = map_filter_keys_and_aliases_to_definitions("search")
     return [known[key] for key in ("topic", "role", "type", "agent")]
 
 
@@ -307,7 +310,7 @@ class _FilterToRequestConverter:
             self._request = self._request._replace(entries=tuple(sorted(entries)) or ("",))
         further = ToolArgumentAndExclusionFilters(tuple(self._args), tuple(self._without))
         self._select_marked_turns()
-        further = self._apply_turn_selection(further)
+        further = self._limit_request_to_selected_turns(further)
         return self._request, further, self._mistakes
 
     def _select_marked_turns(self) -> None:
@@ -331,7 +334,7 @@ class _FilterToRequestConverter:
         kept = set(turns)
         self._turns = kept if self._turns is None else self._turns & kept
 
-    def _apply_turn_selection(
+    def _limit_request_to_selected_turns(
         self, further: ToolArgumentAndExclusionFilters
     ) -> ToolArgumentAndExclusionFilters:
         """Limit the request to the selected turns, and leave out the excluded ones."""
@@ -370,7 +373,7 @@ class _FilterToRequestConverter:
         self._request = self._request._replace(**changed)
 
     def _apply_query_filter(self, part: QueryFilter) -> None:
-        row = map_filters_by_key("search")[part.key]
+        row = map_filter_keys_and_aliases_to_definitions("search")[part.key]
         values = [value for value in part.values if value]
         if not values:
             raise FilterValueError(f"{part.key}: needs a value", row.about)
@@ -517,7 +520,7 @@ class _FilterToRequestConverter:
         from kbtui.search.query_stemming_and_matching import StemmingAnalyzer
 
         name = name.removeprefix("./")
-        stems = StemmingAnalyzer(self._reader.language).stem_text(normalize_unicode(name))
+        stems = StemmingAnalyzer(self._reader.language).list_stems_of_text(normalize_unicode(name))
         numbers: list[int] = []
         for index in self._open_keyword_indexes() if stems else ():
             searcher, schema = index.searcher(), index.schema
@@ -580,7 +583,7 @@ class _FilterToRequestConverter:
         """Return the ids of the entries whose title contains all words of `text`."""
         from tantivy import Occur, Query
 
-        from kbtui.index.entry_and_chunk_data_types import get_entry_number_of_place
+        from kbtui.index.entry_and_chunk_data_types import extract_entry_number_from_place_number
         from kbtui.index.identifier_and_cjk_tokenizer import (
             extract_cjk_character_pairs,
             has_unspaced_script,
@@ -589,7 +592,7 @@ class _FilterToRequestConverter:
         from kbtui.search.query_stemming_and_matching import StemmingAnalyzer
 
         text = normalize_unicode(text)
-        stems = StemmingAnalyzer(self._reader.language).stem_text(text)
+        stems = StemmingAnalyzer(self._reader.language).list_stems_of_text(text)
         pairs = list(extract_cjk_character_pairs(text))
         terms = [("title", stem) for stem in stems if not has_unspaced_script(stem)]
         terms += [("code", pair) for pair in pairs]
@@ -604,7 +607,7 @@ class _FilterToRequestConverter:
             places = searcher.fast_field_values("place", addresses)
             for number, place in zip(numbers, places, strict=True):
                 if len(found) < MAX_TITLED_ENTRIES:
-                    found.setdefault(get_entry_number_of_place(place), number)
+                    found.setdefault(extract_entry_number_from_place_number(place), number)
         ids = {
             entry_id for _, entry_id in self._reader.get_chunks_by_number(found.values()).values()
         }
@@ -647,7 +650,7 @@ def parse_entry_filter(
     from kbtui.index.catalog_query import EntryFilter
 
     query = parse_query(text, filter_input="entries")
-    known = map_filters_by_key("entries")
+    known = map_filter_keys_and_aliases_to_definitions("entries")
     given: list[tuple[FilterDefinition, Sequence[str], str]] = [
         (known[part.key], part.values, part.key) for part in query.filters
     ]

@@ -149,7 +149,7 @@ class StemmingAnalyzer:
         known = [_FUNCTION_WORDS.get(name, "") for name in names or ["english"]]
         self.function_words = frozenset(self._plain.analyze(" ".join(known)))
 
-    def stem_text(self, text: str) -> list[str]:
+    def list_stems_of_text(self, text: str) -> list[str]:
         """Return the stems of a text, in order."""
         return list(self._first.analyze(normalize_unicode(text)))
 
@@ -251,7 +251,7 @@ def _correct_spelling(
     near = find_near_spellings(
         word,
         searcher,
-        language.stem_text,
+        language.list_stems_of_text,
         texts,
         function_words=language.function_words,
         keeps_first_letter=False,
@@ -274,7 +274,7 @@ def add_near_spellings_to_rare_token(
     near = find_near_spellings(
         word,
         searcher,
-        language.stem_text,
+        language.list_stems_of_text,
         texts,
         function_words=language.function_words,
         keeps_first_letter=len(word) < MIN_LETTERS_OF_FREE_START,
@@ -310,8 +310,10 @@ class QueryMatchFinder:
             term for word in words for field, term in word.completions if field == "body"
         )
         parts = {part for word in words for part in word.forms.parts}
-        self._stems.update(stem for part in parts for stem in language.stem_text(part))
-        self._phrases = [stems for phrase in phrases if (stems := language.stem_text(phrase))]
+        self._stems.update(stem for part in parts for stem in language.list_stems_of_text(part))
+        self._phrases = [
+            stems for phrase in phrases if (stems := language.list_stems_of_text(phrase))
+        ]
         literal = {pair for word in words for pair in word.forms.pairs}
         literal |= {whole for word in words for whole in word.forms.wholes if not whole.isalnum()}
         literal |= {phrase for phrase in phrases if not phrase.isascii() or not phrase.isalnum()}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbtui.index.entry_and_chunk_data_types import (
-    compute_first_passage_place_number,
     compute_passage_place_number,
+    compute_place_number_of_first_passage_in_entry,
 )
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice, NoticeValues
@@ -15,7 +15,7 @@ from kbtui.search.passage_reranker import RankBonuses
 from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import (
     SCORE_DIGITS,
-    ChunkRankAndScore,
+    ChunkRankAndScoreInOneRanking,
     QueryTermScore,
     RankExplanation,
     WeightedEmbeddingTexts,
@@ -41,7 +41,7 @@ Ten times as many chunks are ranked by keywords.
 """
 
 
-class _IndexTermScores(NamedTuple):
+class _TermScoresOfExplainedChunks(NamedTuple):
     """The scores of the query's terms in one keyword index.
 
     * `chunks` are the chunks being explained that this index contains.
@@ -76,7 +76,7 @@ class SearchExplainer:
             for leg, ranked in self._run.legs.items()
         }
         self._deep: dict[str, dict[int, tuple[int, float]]] = {}
-        self._term_scores: list[_IndexTermScores] = []
+        self._term_scores: list[_TermScoresOfExplainedChunks] = []
         self._places: dict[int, int] = {}
         self._hit_ids = {hit.chunk_id for hit in self.answer.hits}
 
@@ -106,18 +106,18 @@ class SearchExplainer:
             return RankExplanation(str(ref), entry.title, None, kept_out=[reason])
         self._store_term_scores([(entry, chunk) for chunk in chunks])
         explained = [self._explain_chunk_rank(entry, chunk, str(ref)) for chunk in chunks]
-        return min(explained, key=_make_rank_sort_key)
+        return min(explained, key=_make_hits_first_sort_key_of_explanation)
 
     def _store_term_scores(self, explained: Sequence[tuple[CatalogEntry, Chunk]]) -> None:
         """Store the score that each term of the query adds to each explained chunk."""
         self._places = {
             chunk.number: compute_passage_place_number(
-                compute_first_passage_place_number(entry.id), chunk.ordinal
+                compute_place_number_of_first_passage_in_entry(entry.id), chunk.ordinal
             )
             for entry, chunk in explained
         }
         self._term_scores = [
-            _IndexTermScores(
+            _TermScoresOfExplainedChunks(
                 side.select_chunk_numbers_found_in_index(self._places),
                 side.score_terms(self._places),
                 side.surroundings.terms,
@@ -168,18 +168,18 @@ class SearchExplainer:
 
     def _find_chunk_rank_in_ranking(
         self, leg: str, number: int, absent: Notice
-    ) -> ChunkRankAndScore:
+    ) -> ChunkRankAndScoreInOneRanking:
         run = self._run
         if leg not in run.legs:
-            return ChunkRankAndScore(reason=Notice("leg_not_asked"))
+            return ChunkRankAndScoreInOneRanking(reason=Notice("leg_not_asked"))
         ranks = self._leg_ranks[leg]
         part = round(run.fusion.score_chunk_in_ranking(leg, number), SCORE_DIGITS)
         if number not in ranks:
             ranks = self._rank_many_chunks_again(leg)
         if number not in ranks:
-            return ChunkRankAndScore(gives=part, reason=absent)
+            return ChunkRankAndScoreInOneRanking(gives=part, reason=absent)
         rank, score = ranks[number]
-        return ChunkRankAndScore(rank, round(score, 6), part)
+        return ChunkRankAndScoreInOneRanking(rank, round(score, 6), part)
 
     def _rank_many_chunks_again(self, leg: str) -> dict[int, tuple[int, float]]:
         """Rank more chunks than a search does; map the number of each chunk to its rank and score.
@@ -315,7 +315,9 @@ def find_passages_of_reference(
     return reader.get_entries_by_id({entry_id}).get(entry_id), chunks
 
 
-def _make_rank_sort_key(explained: RankExplanation) -> tuple[bool, int, int, float]:
+def _make_hits_first_sort_key_of_explanation(
+    explained: RankExplanation,
+) -> tuple[bool, int, int, float]:
     """Return a sort key: hits come first, then the other chunks by their ranks."""
     lexical, semantic = explained.lexical.rank, explained.semantic.rank
     ranks = [rank for rank in (lexical, semantic) if rank is not None]

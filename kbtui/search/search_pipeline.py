@@ -20,9 +20,9 @@ from kbtui.search.outdated_hits_and_turns import (
 )
 from kbtui.search.passage_reranker import (
     RERANKED_PASSAGES,
+    PassageToRerank,
     RankBonusCalculator,
     RankBonuses,
-    ScoredPassage,
 )
 from kbtui.search.query_parsing_and_filter_application import apply_query_filters, parse_query
 from kbtui.search.query_stemming_and_matching import (
@@ -100,7 +100,7 @@ def run_search_and_build_answer(
     if mistakes:
         return answer
     run.rank_by_keywords_and_meaning(semantic)
-    hits, counts = _make_hits_of_best_chunks(run)
+    hits, counts = _make_hits_of_run_up_to_limit(run)
     if request.like is None:
         run.notices[:0] = make_match_notices([run], hits, run.exact_hit_count)
     return answer._replace(
@@ -111,7 +111,7 @@ def run_search_and_build_answer(
         has_more=run.has_further_hits,
         # The answer must not reveal that hidden subjects exist.
         empty=not run.scores and run.reader.is_catalog_empty(hidden=request.hidden),
-        filters=format_filters_in_effect(request, run.query),
+        filters=format_filters_in_effect_in_query_syntax(request, run.query),
         is_gap=is_knowledge_gap(run, hits[0] if hits else None),
         short_refs=run.reader.map_references_to_short_forms(hit.ref for hit in hits),
     )
@@ -296,9 +296,9 @@ class SearchRun:
         if "lexical" in self.legs:
             self.notices += self.make_notices_about_wordless_query(self.legs["lexical"])
         self.fuse_rankings()
-        self._append_further_hits()
+        self._append_keyword_hits_beyond_depth()
 
-    def _append_further_hits(self) -> None:
+    def _append_keyword_hits_beyond_depth(self) -> None:
         """Append more keyword hits if the request's limit is higher than the number of ranked hits.
 
         These hits keep the order of the keyword leg. They do not take part in the fusion: its scale
@@ -332,7 +332,7 @@ class SearchRun:
 
         If few chunks contain the words, chunks with near spellings follow.
         """
-        from kbtui.search.keyword_search import append_missing_chunks_to_ranking
+        from kbtui.search.keyword_search import append_near_spelling_chunks_to_ranking
 
         found = [(row.number, row.score) for row in self.keyword_search.rank_chunks(limit)]
         self.exact_hit_count = len(found)
@@ -342,14 +342,16 @@ class SearchRun:
         near = self.keyword_search.rank_chunks_with_near_spellings(limit)
         if not near:
             return found
-        return append_missing_chunks_to_ranking(exact, [(row.number, row.score) for row in near])
+        return append_near_spelling_chunks_to_ranking(
+            exact, [(row.number, row.score) for row in near]
+        )
 
     def fuse_rankings(self) -> None:
         """Set `scores` from the rankings by keywords and by meaning."""
         self.scores = self.fusion.fuse_ranking_scores()
         if self.fusion.has_two_rankings:
             passages = [
-                ScoredPassage(number, self.scores[number], loaded[0].id, *loaded)
+                PassageToRerank(number, self.scores[number], loaded[0].id, *loaded)
                 for number in list(self.visible_chunks)[:RERANKED_PASSAGES]
                 if (loaded := self.load_entry_and_chunk(number))
             ]
@@ -481,13 +483,15 @@ class HitAndOmissionCounts(NamedTuple):
     left_out: int
 
 
-def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitAndOmissionCounts]:
+def _make_hits_of_run_up_to_limit(run: SearchRun) -> tuple[list[Hit], HitAndOmissionCounts]:
     """Return the best hits up to the requested limit, and the counts of hits and of passages left out."""
     entries = {number: entry_id for number, (_, entry_id) in run.visible_chunks.items()}
     hits, counts = make_hits_up_to_limit(
         entries, run.scores, run.fusion.ranks, run.request, run.make_hit
     )
-    return add_later_developments_to_hits(run, hits, run.fusion.measure_chunk_match), counts
+    return add_answers_later_turns_and_outdated_subjects_to_hits(
+        run, hits, run.fusion.measure_chunk_match
+    ), counts
 
 
 Entry = TypeVar("Entry")
@@ -528,7 +532,7 @@ def make_hits_up_to_limit(
     return hits, HitAndOmissionCounts(total, omitted, left_out)
 
 
-def add_later_developments_to_hits(
+def add_answers_later_turns_and_outdated_subjects_to_hits(
     run: SearchRun, hits: list[Hit], measure_chunk_match: Callable[[int], float]
 ) -> list[Hit]:
     """Add to the hits the answers to requests, later turns about the same matter, and outdated subjects.
@@ -552,7 +556,9 @@ def _add_answers_to_hits(run: SearchRun, hits: list[Hit]) -> list[Hit]:
     """Add the beginning of the final answer to each hit on a request or on reasoning; return all hits."""
     if not run.requests:
         return hits
-    found = run.reader.read_final_answers({*run.requests.values()}, ANSWER_CHARACTERS)
+    found = run.reader.map_requests_to_beginnings_of_final_answers(
+        {*run.requests.values()}, ANSWER_CHARACTERS
+    )
     cut = {place: _cut_at_word(text, ANSWER_CHARACTERS) for place, text in found.items()}
     return [
         hit._replace(answer=cut.get(place)) if (place := run.requests.get(hit.chunk_id)) else hit
@@ -719,7 +725,7 @@ class HybridScoreFusion:
         }
 
 
-def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
+def format_filters_in_effect_in_query_syntax(request: SearchRequest, query: ParsedQuery) -> str:
     """Return all filters of a search, from its query and from its options, as text in query syntax."""
     found = []
     fields = {

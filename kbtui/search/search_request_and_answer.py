@@ -97,7 +97,7 @@ class SearchRequest(NamedTuple):
     all_projects: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Return a JSON object for `parse_search_request`, with the fields that differ from their defaults."""
+        """Return a JSON object for `parse_search_request_json`, with the fields that differ from their defaults."""
         return {
             name: value.isoformat() if isinstance(value, datetime) else value
             for name, value in self._asdict().items()
@@ -105,7 +105,7 @@ class SearchRequest(NamedTuple):
         }
 
 
-def parse_search_request(shape: Mapping[str, Any]) -> SearchRequest:
+def parse_search_request_json(shape: Mapping[str, Any]) -> SearchRequest:
     """Parse a search request from JSON.
 
     A date is in ISO 8601 or as the user wrote it. Raises `ValueError` for an unknown field or a
@@ -308,7 +308,7 @@ class Hit(NamedTuple):
         return cls(**values)
 
 
-class ChunkRankAndScore(NamedTuple):
+class ChunkRankAndScoreInOneRanking(NamedTuple):
     """The rank of a chunk in one leg: in the ranking by keywords, or in the ranking by meaning.
 
     * `rank` is counted from 1. A chunk can have a rank even if it is not among the leg's hits. If
@@ -329,7 +329,7 @@ class ChunkRankAndScore(NamedTuple):
         return self._asdict() | {"note": note, "reason": reason._asdict() if reason else None}
 
     @classmethod
-    def from_json(cls, shape: Mapping[str, Any]) -> ChunkRankAndScore:
+    def from_json(cls, shape: Mapping[str, Any]) -> ChunkRankAndScoreInOneRanking:
         """Parse the JSON that `as_json` returns."""
         reason = Notice(**shape["reason"]) if shape["reason"] else None
         return cls(shape["rank"], shape["score"], shape["gives"], reason)
@@ -381,8 +381,8 @@ class RankExplanation(NamedTuple):
     chunk_id: str | None
     rank: int | None = None
     score: float = 0.0
-    lexical: ChunkRankAndScore = ChunkRankAndScore()
-    semantic: ChunkRankAndScore = ChunkRankAndScore()
+    lexical: ChunkRankAndScoreInOneRanking = ChunkRankAndScoreInOneRanking()
+    semantic: ChunkRankAndScoreInOneRanking = ChunkRankAndScoreInOneRanking()
     title_gives: float = 0.0
     length_gives: float = 0.0
     words_gives: float = 0.0
@@ -416,8 +416,8 @@ class RankExplanation(NamedTuple):
         embedded = shape["embedded"]
         values: Any = {name: value for name, value in shape.items() if name in cls._fields}
         return cls(**values | {
-            "lexical": ChunkRankAndScore.from_json(shape["lexical"]),
-            "semantic": ChunkRankAndScore.from_json(shape["semantic"]),
+            "lexical": ChunkRankAndScoreInOneRanking.from_json(shape["lexical"]),
+            "semantic": ChunkRankAndScoreInOneRanking.from_json(shape["semantic"]),
             "kept_out": [Notice(**notice) for notice in shape["reasons"]],
             "matches": [QueryTermScore(**match) for match in shape["matches"]],
             "embedded": WeightedEmbeddingTexts(**embedded) if embedded else None,
@@ -464,7 +464,7 @@ class SearchAnswer(NamedTuple):
         """The notices as one line of text; None if there are none."""
         return join_notice_texts_with_semicolons(self.notices)
 
-    def add_notices(self, *notices: Notice) -> SearchAnswer:
+    def prepend_notices(self, *notices: Notice) -> SearchAnswer:
         """Return this answer with `notices` before its own."""
         return self._replace(notices=[*notices, *self.notices])
 

@@ -54,7 +54,7 @@ def find_similar_passages(
             raise NothingFound(error.message, where=error.where, hint=error.hint) from None
     if entry is None or not chunks:
         raise NothingFound("no text is indexed for this reference", where=str(ref))
-    query = _make_similarity_query(entry, chunks)
+    query = _make_query_from_title_and_beginning_of_text(entry, chunks)
     run = SearchRun(workspace, reader, request._replace(query=query))
     run.notices.clear()
     without = (*run.narrowing.without, ("entry", (entry.id,)))
@@ -66,7 +66,7 @@ def find_similar_passages(
     return run_search_and_build_answer(run, semantic)
 
 
-def _make_similarity_query(entry: CatalogEntry, chunks: list[Chunk]) -> str:
+def _make_query_from_title_and_beginning_of_text(entry: CatalogEntry, chunks: list[Chunk]) -> str:
     """Return a query generated from an entry's title and the beginning of its text."""
     prose = " ".join(chunk.text for chunk in chunks if chunk.embed) or chunks[0].text
     words = " ".join(f"{entry.title}. {prose}".split())[:MAX_PROSE_CHARACTERS]

@@ -44,7 +44,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from kbtui.search.search_request_and_answer import ChunkRankAndScore, Hit, RankExplanation
+    from kbtui.search.search_request_and_answer import (
+        ChunkRankAndScoreInOneRanking,
+        Hit,
+        RankExplanation,
+    )
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command_definition import TuiCommand
     from kbtui.tui.topics_and_conversations_snapshot import (
@@ -473,7 +477,7 @@ def build_rank_explanation_document(explanation: RankExplanation, query: str) ->
 def _make_ranking_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
     facts: Facts = []
     for leg, name in LEG_NAMES.items():
-        result: ChunkRankAndScore = getattr(explanation, leg)
+        result: ChunkRankAndScoreInOneRanking = getattr(explanation, leg)
         if result.rank is None:
             note = format_notice(result.reason) if result.reason else "not found"
             spans: Spans = [(note, "dim")]

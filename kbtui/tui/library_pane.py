@@ -16,7 +16,11 @@ from kbtui.errors import KbtuiError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import format_notice
 from kbtui.references import Ref, make_conversation_ref, make_subject_ref
-from kbtui.search.filter_definitions import FilterDefinition, FilterValueError, map_filters_by_key
+from kbtui.search.filter_definitions import (
+    FilterDefinition,
+    FilterValueError,
+    map_filter_keys_and_aliases_to_definitions,
+)
 from kbtui.search.query_parsing_and_filter_application import (
     FilterLikeWord,
     QueryFilter,
@@ -199,14 +203,14 @@ def _make_mistake_of_filter_like_word(word: FilterLikeWord) -> QueryMistake:
     if word.notice.code != "filter_without_value":
         return QueryMistake(word.start, word.end, format_notice(word.notice), "")
     key = str(word.notice.values["word"])[:-1].lower()
-    about = map_filters_by_key("library")[key].about
+    about = map_filter_keys_and_aliases_to_definitions("library")[key].about
     return QueryMistake(word.start, word.end, "needs a value", about)
 
 
 def _parse_filter_condition(
     text: str, part: QueryFilter, now: datetime
 ) -> SingleLibraryPaneFilterCondition:
-    row = map_filters_by_key("library")[part.key]
+    row = map_filter_keys_and_aliases_to_definitions("library")[part.key]
     if row.library is None and any(part.values):
         start = part.start + part.excluded
         lookup = text[start : part.end]

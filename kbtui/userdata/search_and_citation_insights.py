@@ -16,7 +16,7 @@ from kbtui.conversations.conversation_data_types import (
 from kbtui.conversations.conversation_statistics import PricesByModel, format_cost
 from kbtui.dates import DAY_SECONDS, format_unix_time_as_day, format_unix_time_as_iso
 from kbtui.index.catalog_query import (
-    count_all_citations,
+    count_citations_by_entry_and_by_day,
     map_cited_targets_to_entries,
     open_catalog_snapshot,
 )
@@ -348,7 +348,9 @@ def collect_usage_statistics(
             "kind, title, changed, path, hidden FROM entries)"
         )
         entries = [EntryCitationCount(*row) for row in rows]
-        recent = count_all_citations(db, workspace, entries, get_local_midnight(dates[0]))
+        recent = count_citations_by_entry_and_by_day(
+            db, workspace, entries, get_local_midnight(dates[0])
+        )
         cited_ids = map_cited_targets_to_entries(db, workspace, entries)
         shown = {
             entry.id: entry

@@ -114,7 +114,7 @@ def add_marks_to_hits(
     for name, workspace in workspaces.items():
         found[name] = find_marks_of_conversations(workspace, wanted)
         if notice := found[name].notice:
-            answer = answer.add_notices(notice)
+            answer = answer.prepend_notices(notice)
     if not any(one.by_turn for one in found.values()):
         return answer
     hits = []

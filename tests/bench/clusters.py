@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbtui.index.chunk_embedder import make_vector_table_row
+from kbtui.index.chunk_embedder import make_vector_table_row_without_vector
 from kbtui.index.embedding_model import find_embedding_model
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
@@ -68,7 +68,7 @@ def fill(index: WorkspaceIndexWriter, place: Path) -> float:
         for number, name, mark in part:
             if name not in owners:
                 owners[name] = index.catalog.get_entry(name)
-            rows.append(make_vector_table_row(owners[name], _Chunk(number, mark)))  # type: ignore[arg-type]
+            rows.append(make_vector_table_row_without_vector(owners[name], _Chunk(number, mark)))  # type: ignore[arg-type]
         store.add_vectors(rows, vectors)
     store.compact_vector_table(force=True)
     return time.monotonic() - began
@@ -104,7 +104,7 @@ class Near:
 
         def ask(pending: Future[Any], question: SearchRequest, generation: str) -> SemanticRanking:
             pending.result()
-            towards = self._store.get_vector_of_first_embedded_chunk(
+            towards = self._store.get_vector_of_first_given_chunk_with_vector(
                 list(question.worded[:LEAN_CANDIDATES])
             )
             vector = move_vector_towards(self._asked.some(1)[0].tolist(), towards)

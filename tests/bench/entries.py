@@ -72,7 +72,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
 
     def detail() -> None:
         read_entry_chunks_as_json(full, page(full).entries[0].id)
-        full.find_citations([most])
+        full.find_citations_of_targets_or_chunk([most])
 
     ours, plain = side_by_side(detail, lambda: page(full), times)
     yield Row(

@@ -20,7 +20,7 @@ from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorLookup
 from kbtui.index.embedding_model import EmbeddingModelKeyAndSource
 from kbtui.index.entry_and_chunk_data_types import (
-    select_best_chunks_and_further_entries,
+    select_best_chunks_and_best_of_further_entries,
     sort_ranked_chunks,
 )
 from kbtui.index.indexer import WorkspaceIndexWriter
@@ -341,7 +341,7 @@ def _report_recall(store: VectorStore, remote: list[set[int]], local: list[set[i
     best = []
     for one in questions:
         rows = store.find_nearest_vector_rows(one.tolist(), make_vector_filter_sql(), 300, 0)
-        ranked = select_best_chunks_and_further_entries(
+        ranked = select_best_chunks_and_best_of_further_entries(
             sort_ranked_chunks(rows, least=1.0, cut=True), 100
         )
         best.append({row.number for row in ranked[:10]})

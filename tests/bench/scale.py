@@ -81,7 +81,7 @@ def make(base: Path, made: Path) -> None:
     print(f"  vectors and their index: {clusters.fill(index, base):.0f} s", flush=True)
     # The engine is told that every chunk has its vector, as it would know had it made them.
     standing = EntriesWithoutVectorsWriter(index.folder)
-    standing.record_entries_without_vectors(
+    standing.replace_entries_without_vectors_in_file(
         index.catalog.get_last_transaction_number(), find_embedding_model("").key, []
     )
     index.close()

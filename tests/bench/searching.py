@@ -44,7 +44,7 @@ def embed(base: Path, times: int) -> Iterator[Row]:
 
     from kbtui.index.embedding_model import export_model_to_onnx, find_embedding_model
     from kbtui.index.embedding_process import (
-        get_embedding_method_path,
+        get_path_of_stored_fastest_embedding_method,
         store_fastest_embedding_method,
     )
 
@@ -59,7 +59,7 @@ def embed(base: Path, times: int) -> Iterator[Row]:
     has_bfloat16 = bool({"avx512_bf16", "amx_bf16"} & set(flags))
     target = "<= 0.40" if has_bfloat16 else "<= 0.83"
     yield from _against_encode(model, plain, kinds, slices, target)
-    path = get_embedding_method_path(model)
+    path = get_path_of_stored_fastest_embedding_method(model)
     if has_bfloat16:
         seconds = json.loads(path.read_bytes())["seconds"]
         seconds.pop("torch, 16 bits", None)
@@ -78,7 +78,7 @@ def _against_encode(
     import numpy as np
     import psutil
 
-    from kbtui.index.embedding_process import EmbeddingProcess, read_embedding_method
+    from kbtui.index.embedding_process import EmbeddingProcess, read_stored_fastest_embedding_method
 
     ours = EmbeddingProcess(model, print)
     ours.embed_texts(kinds["long texts"][:CHUNKS])  # chooses the method, unless it is stored
@@ -96,7 +96,7 @@ def _against_encode(
             cosines.append(float(np.sum(vectors * exact, axis=1).min()))
         yield Row(
             f"embed {CHUNKS} {what}, processor time", first, "encode() with its defaults", second, target,
-            remark=f"least cosine {min(cosines):.5f}; {read_embedding_method(model)}; {process.memory_info().rss >> 20} MB",
+            remark=f"least cosine {min(cosines):.5f}; {read_stored_fastest_embedding_method(model)}; {process.memory_info().rss >> 20} MB",
         )  # fmt: skip
     ours.close()
     process.wait()

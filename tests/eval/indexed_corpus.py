@@ -92,7 +92,9 @@ class IndexedCorpus:
         )
         vector = move_vector_towards(
             self.vectors.embed_question(text),
-            self.store.get_vector_of_first_embedded_chunk(question.worded[:LEAN_CANDIDATES]),
+            self.store.get_vector_of_first_given_chunk_with_vector(
+                question.worded[:LEAN_CANDIDATES]
+            ),
         )
         return SemanticRanking(self.store.search_nearest_chunks(vector, where, question.depth))
 

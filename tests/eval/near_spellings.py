@@ -78,8 +78,8 @@ def main(seed: int) -> None:
                 stems = None if typed in counts else find_stems_meant(workspace, reader, typed)
                 if stems is not None:
                     asked += 1
-                    first += stems[:1] == language.stem_text(word)
-                    among += language.stem_text(word)[0] in stems
+                    first += stems[:1] == language.list_stems_of_text(word)
+                    among += language.list_stems_of_text(word)[0] in stems
     print(
         f"{asked} words with an error: meant word first {first / asked:.1%}, found {among / asked:.1%}"
     )

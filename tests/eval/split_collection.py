@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.index.vector_store import make_vector_filter_sql
-from kbtui.search.multi_index_search import QueryVector, SearchedIndex, search_indexes
+from kbtui.search.multi_index_search import QueryVectorOrNotice, SearchedIndex, search_indexes
 from kbtui.search.search_request_and_answer import SearchRequest
 from tests.eval import cranfield
 from tests.eval.indexed_corpus import IndexedCorpus, Vectors, cache_folder, index_corpus
@@ -40,15 +40,17 @@ class CorpusVectors:
         self._vectors = parts[0].vectors
         self._stores = {part.reader.folder: part.store for part in parts}
 
-    def start_computing_query_vector(self, text: str) -> Callable[[], QueryVector]:
+    def start_computing_query_vector(self, text: str) -> Callable[[], QueryVectorOrNotice]:
         """Return a function that returns the vector of a query."""
-        return partial(QueryVector, self._vectors.embed_question(text))
+        return partial(QueryVectorOrNotice, self._vectors.embed_question(text))
 
-    def get_vector_of_first_embedded_chunk_in_index(
+    def get_vector_of_first_given_chunk_with_vector_in_index(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[float] | None:
         """Return the vector of the first chunk that has one."""
-        return self._stores[index.reader.folder].get_vector_of_first_embedded_chunk(numbers)
+        return self._stores[index.reader.folder].get_vector_of_first_given_chunk_with_vector(
+            numbers
+        )
 
     def search_nearest_chunks_in_index(
         self, index: SearchedIndex, vector: list[float], request: SearchRequest

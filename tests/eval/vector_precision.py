@@ -24,7 +24,7 @@ from kbtui.index.embedding_cache import (
     VECTORS_TABLE,
     EmbeddingCache,
     PulledVectorLookup,
-    write_pulled_vectors,
+    write_pulled_vectors_to_mirror_database,
 )
 from kbtui.index.vector_store import VectorStore
 from kbtui.search.search_request_and_answer import SearchRequest
@@ -51,7 +51,9 @@ def make_corpus_with_published_vectors(corpus: IndexedCorpus, directory: Path) -
             def get_vectors(self, model: str, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
                 found = vectors.cache.get_cached_vectors(hashes)
                 halves = [np.frombuffer(one, np.float32).astype("<f2") for one in found.values()]
-                write_pulled_vectors(db, model, found, [half.tobytes() for half in halves])
+                write_pulled_vectors_to_mirror_database(
+                    db, model, found, [half.tobytes() for half in halves]
+                )
                 db.commit()
                 return super().get_vectors(model, hashes)
 

@@ -31,9 +31,9 @@ from kbtui.index.embedding_process import (
     EmbeddingProcess,
     EmbeddingProcessEndedError,
     EmbeddingProcessServer,
-    get_embedding_method_path,
+    get_path_of_stored_fastest_embedding_method,
     measure_embedding_methods,
-    read_embedding_method,
+    read_stored_fastest_embedding_method,
     store_fastest_embedding_method,
 )
 
@@ -218,20 +218,22 @@ def test_the_method_that_takes_the_least_is_chosen_unless_it_is_inaccurate() -> 
 
 def test_the_choice_is_remembered_for_this_computer_alone(with_export: Path) -> None:
     model = find_embedding_model("")
-    assert read_embedding_method(model) is None
+    assert read_stored_fastest_embedding_method(model) is None
     store_fastest_embedding_method(model, "onnxruntime", {"onnxruntime": 0.02})
-    assert read_embedding_method(model) == "onnxruntime"
-    path = get_embedding_method_path(model)
+    assert read_stored_fastest_embedding_method(model) == "onnxruntime"
+    path = get_path_of_stored_fastest_embedding_method(model)
     found = json.loads(path.read_bytes())
     found["computer"]["cores"] = "1000"
     path.write_text(json.dumps(found))
-    assert read_embedding_method(model) is None
+    assert read_stored_fastest_embedding_method(model) is None
     store_fastest_embedding_method(model, "onnxruntime", {})
     with_export.unlink()
-    assert read_embedding_method(model) is None, "without the export, torch is the only choice"
+    assert read_stored_fastest_embedding_method(model) is None, (
+        "without the export, torch is the only choice"
+    )
     for damaged in (b"", b"[]", b'{"computer": 1}'):
         path.write_bytes(damaged)
-        assert read_embedding_method(model) is None
+        assert read_stored_fastest_embedding_method(model) is None
 
 
 def test_few_texts_do_not_decide(with_export: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,9 +244,9 @@ def test_few_texts_do_not_decide(with_export: Path, monkeypatch: pytest.MonkeyPa
     service = EmbeddingProcessServer(model, None)
     service.load_model()
     service.embed_passages(["one"] * (SAMPLE_TEXTS - 1))
-    assert not get_embedding_method_path(model).exists()
+    assert not get_path_of_stored_fastest_embedding_method(model).exists()
     service.embed_passages(["one"] * SAMPLE_TEXTS)
-    assert read_embedding_method(model) == "onnxruntime"
+    assert read_stored_fastest_embedding_method(model) == "onnxruntime"
 
 
 def test_batches_have_each_text_once_and_little_padding() -> None:

@@ -305,7 +305,7 @@ def dying(kind, call):
     return wrapped
 
 catalog_database.CatalogDatabase.commit_transaction = dying("commit", catalog_database.CatalogDatabase.commit_transaction)
-catalog_database.CatalogDatabase.replace_turn_rows = dying("cite", catalog_database.CatalogDatabase.replace_turn_rows)
+catalog_database.CatalogDatabase.replace_citation_or_usage_rows_of_conversation = dying("cite", catalog_database.CatalogDatabase.replace_citation_or_usage_rows_of_conversation)
 lexical.KeywordIndexWriter.commit_with_watermark = dying("lexical", lexical.KeywordIndexWriter.commit_with_watermark)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("update", lexical.KeywordIndexWriter.update_chunk_documents)
 WorkspaceIndexWriter(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh_index()

@@ -22,7 +22,7 @@ from kbtui.knowledge import load_knowledge
 from kbtui.search import filter_definitions, query_completion
 from kbtui.search.filter_definitions import FilterDefinition
 from kbtui.search.search_pipeline import search_index
-from kbtui.search.search_request_and_answer import parse_search_request
+from kbtui.search.search_request_and_answer import parse_search_request_json
 from kbtui.tui.library_pane import parse_library_filter
 from kbtui.workspace import Settings
 
@@ -72,7 +72,7 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
         search_command.declare_search_command_arguments(parser)
         args = parser.parse_args(words)
         fields = {"query": " ".join(args.query), "mode": "lexical", **parse_filter_options(args)}
-        question = parse_search_request(fields)
+        question = parse_search_request_json(fields)
         return {
             hit.ref.split(":")[0] for hit in search_index(built.workspace, reader, question).hits
         }

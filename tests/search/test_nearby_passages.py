@@ -8,9 +8,9 @@ from support import FIRST_ID, Builder, asked, called, said
 
 from kbtui.index.entry_and_chunk_data_types import (
     BLOCK_PASSAGES,
-    compute_first_passage_place_number,
     compute_passage_place_number,
-    get_entry_number_of_place,
+    compute_place_number_of_first_passage_in_entry,
+    extract_entry_number_from_place_number,
     get_passage_block_of_place,
 )
 from kbtui.index.index_reader import IndexReader
@@ -98,9 +98,11 @@ def test_a_query_with_more_words_than_are_looked_for_around_passages_has_hits(
 
 @given(st.integers(0, 100), st.text(max_size=4))
 def test_a_block_has_adjacent_places_of_one_entry(ordinal: int, entry_id: str) -> None:
-    first = compute_first_passage_place_number(entry_id)
+    first = compute_place_number_of_first_passage_in_entry(entry_id)
     place = compute_passage_place_number(first, ordinal)
     block = get_passage_block_of_place(place)
     assert 0 <= place - block < BLOCK_PASSAGES
     assert (block - first) % BLOCK_PASSAGES == 0
-    assert get_entry_number_of_place(block) == get_entry_number_of_place(first)
+    assert extract_entry_number_from_place_number(block) == extract_entry_number_from_place_number(
+        first
+    )

@@ -11,8 +11,8 @@ from support import Builder, asked, said
 from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.search.multi_index_search import QueryVector, SearchedIndex, search_indexes
-from kbtui.search.passage_reranker import RankBonusCalculator, RankBonuses, ScoredPassage
+from kbtui.search.multi_index_search import QueryVectorOrNotice, SearchedIndex, search_indexes
+from kbtui.search.passage_reranker import PassageToRerank, RankBonusCalculator, RankBonuses
 from kbtui.search.query_stemming_and_matching import QueryWord, StemmingAnalyzer
 from kbtui.search.rank_explanation import SearchExplainer
 from kbtui.search.search_pipeline import SemanticRanker, search_index
@@ -35,11 +35,11 @@ def make_turns(
     roles: Sequence[str] | None = None,
     owner: str = "jp-c1",
     first: int = 1,
-) -> list[ScoredPassage]:
+) -> list[PassageToRerank]:
     """Make the passages of a conversation in one turn."""
     entry = CatalogEntry(owner, "conversation", "Talk", "", "")
     return [
-        ScoredPassage(
+        PassageToRerank(
             first + at,
             scores[at] if scores else 1.0,
             owner,
@@ -50,12 +50,12 @@ def make_turns(
     ]
 
 
-def make_subject(number: int, text: str) -> ScoredPassage:
+def make_subject(number: int, text: str) -> PassageToRerank:
     entry = CatalogEntry("s1", "subject", "Otters", "", "", topic="guide", slug="otters")
-    return ScoredPassage(number, 1.0, "s1", entry, Chunk("c", text, 0, lines=(1, 1)))
+    return PassageToRerank(number, 1.0, "s1", entry, Chunk("c", text, 0, lines=(1, 1)))
 
 
-def rerank(query: str, passages: Sequence[ScoredPassage]) -> list[RankBonuses]:
+def rerank(query: str, passages: Sequence[PassageToRerank]) -> list[RankBonuses]:
     found = make_reranker(query).compute_bonuses(passages)
     return [found[one.number] for one in passages]
 
@@ -207,10 +207,10 @@ def test_a_score_is_the_sum_of_what_its_explanation_names(talk: Builder) -> None
 class _Vectors:
     """The ranking of `rank_by_number` as a `VectorSearch`."""
 
-    def start_computing_query_vector(self, text: str) -> Callable[[], QueryVector]:
-        return lambda: QueryVector([1.0])
+    def start_computing_query_vector(self, text: str) -> Callable[[], QueryVectorOrNotice]:
+        return lambda: QueryVectorOrNotice([1.0])
 
-    def get_vector_of_first_embedded_chunk_in_index(
+    def get_vector_of_first_given_chunk_with_vector_in_index(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> None:
         return None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kbtui.dates import parse_date_or_age
 from kbtui.notices import format_notice
-from kbtui.search.filter_definitions import map_filters_by_key
+from kbtui.search.filter_definitions import map_filter_keys_and_aliases_to_definitions
 from kbtui.search.query_parsing_and_filter_application import parse_query
 
 NOW = datetime(2026, 11, 18, 15, 30, tzinfo=UTC)  # a Wednesday
@@ -42,7 +42,7 @@ def test_what_only_looks_like_grammar_is_text(text: str) -> None:
 @settings(max_examples=300, deadline=None)
 def test_every_text_is_a_query_and_filters_know_their_place(text: str, partial: bool) -> None:
     for part in parse_query(text, partial=partial).filters:
-        assert part.key in map_filters_by_key("search")
+        assert part.key in map_filter_keys_and_aliases_to_definitions("search")
         assert 0 <= part.start < part.end <= len(text)
 
 

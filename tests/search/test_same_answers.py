@@ -119,7 +119,7 @@ class Bed:
 
         def ranked(question: SearchRequest, generation: str) -> SemanticRanking:
             towards = move_vector_towards(
-                vector, self._store.get_vector_of_first_embedded_chunk(question.worded[:3])
+                vector, self._store.get_vector_of_first_given_chunk_with_vector(question.worded[:3])
             )
             where = make_vector_filter_of_request(question)
             return SemanticRanking(

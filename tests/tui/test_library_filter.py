@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbtui.conversations.conversation_data_types import ConversationInfo, ConversationToolsAndModels
-from kbtui.search.filter_definitions import map_filters_by_key
+from kbtui.search.filter_definitions import map_filter_keys_and_aliases_to_definitions
 from kbtui.tui.library_pane import parse_library_filter
 
 PRESENT = datetime(2026, 5, 20, 12, tzinfo=UTC)
@@ -101,7 +101,10 @@ def test_what_is_still_being_typed_is_no_mistake_yet() -> None:
 
 @given(
     st.lists(
-        st.sampled_from([*'ab:"- =\n', *map_filters_by_key("library"), "after:", "3d"]), max_size=12
+        st.sampled_from(
+            [*'ab:"- =\n', *map_filter_keys_and_aliases_to_definitions("library"), "after:", "3d"]
+        ),
+        max_size=12,
     )
 )
 def test_every_text_is_a_filter_and_a_slip_lies_inside_it(pieces: list[str]) -> None:

@@ -163,9 +163,9 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
         ids = {row.ref: row.id for row in rows}
         writer = EntriesWithoutVectorsWriter(reader.folder)
         seq = CatalogDatabase(reader.folder / "catalog.sqlite").get_last_transaction_number()
-        writer.record_entries_without_vectors(seq, "model-1", list(ids.values()))
+        writer.replace_entries_without_vectors_in_file(seq, "model-1", list(ids.values()))
         writer.mark_entries_embedded([ids["guide/start"], ids["ops/page"]])
-        writer.mark_entry_embedding_failed(ids["guide/end"], "the model choked")
+        writer.record_embedding_error_of_entry(ids["guide/end"], "the model choked")
         assert read_entry_chunks_as_json(reader, ids["guide/start"])[0]["model"] == "model-1"
         assert read_entry_chunks_as_json(reader, ids["guide/end"])[0]["model"] is None
         row = get_entry_list_row(builder.workspace, reader, ids["guide/end"])
@@ -179,7 +179,7 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
     # A failure stays one until it has been tried again.
     with indexed(builder) as reader:
         writer = EntriesWithoutVectorsWriter(reader.folder)
-        writer.record_entries_without_vectors(
+        writer.replace_entries_without_vectors_in_file(
             CatalogDatabase(reader.folder / "catalog.sqlite").get_last_transaction_number(),
             "model-1",
             [ids["guide/end"]],

@@ -245,7 +245,7 @@ def message(data: bytes) -> None:
     """A frame to the engine, and what it asks for."""
     from kbtui.engine import engine_protocol
     from kbtui.errors import UsageError
-    from kbtui.search.search_request_and_answer import parse_search_request
+    from kbtui.search.search_request_and_answer import parse_search_request_json
 
     with contextlib.suppress(engine_protocol.InvalidProtocolFrameError):
         engine_protocol.parse_frame_length(data[:4], engine_protocol.REQUEST_BYTES_MAX)
@@ -255,7 +255,7 @@ def message(data: bytes) -> None:
         engine_protocol.get_max_wait_seconds_of_request(found)
         if isinstance(question := found.get("question"), dict):
             with contextlib.suppress(ValueError, TypeError, UsageError):
-                parse_search_request(question)
+                parse_search_request_json(question)
 
 
 def arguments(data: bytes) -> None:
