@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOCK_SECONDS = 1.0
-"""The maximum time in seconds that a query waits while an agent has locked the database."""
+"""If an agent has locked the database, a query waits for at most this many seconds."""
 _MAGIC = b"SQLite format 3\0"
 _WAL_VERSION = 2
 
 DatabaseState = tuple[FileState | None, ...]
-"""The states of a database and of its write-ahead log. The state of a missing file is None."""
+"""The states of two files: a database and its write-ahead log. The state of a missing file is None."""
 
 
 def read_database_state(path: str) -> DatabaseState:

@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
 HISTORY_FILE = ".aider.chat.history.md"
 MAX_SESSION_BYTES = 256 << 20
-"""The maximum number of bytes read from the beginning of a session."""
+"""At most this many bytes of a session are read, from its beginning."""
 _BLOCK_BYTES = 1 << 20
 _EDGE_BYTES = 4096
-"""The number of bytes at each end of a session that are compared to detect changes."""
+"""To detect changes to a session, this many bytes are compared at its beginning and at its end."""
 _TITLE_BYTES = 256 << 10
 _HEADER = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)")
 _QUESTION = re.compile(r"(.*\(Y\)es/\(N\)o.*\[[^\]]*\]:) *(\S.*)")
@@ -99,7 +99,7 @@ class AiderFormat(ConversationFormat):
                 problems.append(SkippedConversationPath(Path(path), reason, True))
             before: datetime | None = None
             for session in history.sessions:
-                # aider appends sessions, so one with an invalid date began after the previous one.
+                # aider appends sessions. If the date of one is invalid, the date of the previous one is the closest.
                 created = before = _parse_local_time(session.started, zone) or before
                 counts[session.started] = count = counts.get(session.started, 0) + 1
                 suffix = f"-{count}" if count > 1 else ""
@@ -211,7 +211,7 @@ def _iterate_possible_history_files(workspace: Workspace) -> Iterator[tuple[str,
     projects = ProjectDirectories(workspace)
     chosen = read_environment_variable("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
     seen: set[str] = set()
-    # aider writes to the root of a repository. These sessions belong to the project at the root.
+    # aider writes the file to the root of a repository. Its sessions belong to the project at the root.
     for project in projects.directories:
         path = os.path.normpath(os.path.join(project.path, expand_user(chosen)))  # noqa: PTH118
         is_elsewhere = not path.startswith(f"{project.path.rstrip('/')}/")
@@ -223,7 +223,7 @@ def _iterate_possible_history_files(workspace: Workspace) -> Iterator[tuple[str,
 
 
 def _parse_start_time_and_number_in_aider_id(conversation_id: str) -> tuple[str, int]:
-    """Return the start time in an id, and the session's number among those with the same time."""
+    """Return the start time in an id, and the session's number among the sessions that started at this time."""
     match = re.fullmatch(r"(.*T\d\d-\d\d-\d\d)(?:-(\d{1,9}))?", conversation_id)
     if match is None:
         return "", 1
@@ -395,7 +395,7 @@ def _read_text_in_session_range(path: str, session: _AiderSessionRange, size: in
 
 
 class _SectionOfOneSpeaker(NamedTuple):
-    """Consecutive lines of one kind: `request`, `aider` or `reply`."""
+    """Consecutive lines of one speaker: the user (`request`), aider itself (`aider`) or the model (`reply`)."""
 
     kind: str
     lines: list[str]

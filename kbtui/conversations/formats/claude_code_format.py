@@ -65,12 +65,12 @@ The first records can be longer than `_HEAD_BYTES`, for example because they con
 _TAIL_BYTES = 64 << 10
 """The number of bytes read from the end of a file to find the title, which the agent repeats."""
 _FOLDER_CHARACTERS = 100
-"""The number of characters at the beginning of a long folder name that are compared.
+"""Of a folder name that is longer than this, only this many characters at the beginning are compared.
 
 The rest cannot be compared, because Claude Code shortens long folder names.
 """
 _NEW_SECONDS = 60.0
-"""The minimum age in seconds at which a file without a complete line counts as unusable."""
+"""A file without a complete line counts as unusable only if it has not changed for this many seconds."""
 _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
@@ -190,13 +190,13 @@ class ClaudeCodeFormat(JsonlConversationFormat):
                 elif project := projects.find_directory_of(directory):
                     found.append(self._make_session(file, project, directory))
             project = own.get(os.path.basename(folder))  # noqa: PTH119
-            # A folder without sessions of this project may belong to a project with the same folder name.
+            # A folder without sessions of this project may belong to another project with the same folder name.
             if only is None and (len(found) > count or project):
                 unusable += _describe_files_without_working_directory(
                     [one for one in without if not (project and self._contains_user_request(one))]
                 )
             if project:
-                # No record contains a directory, so the folder's name decides to which project they belong.
+                # The records of these files name no directory, so the folder's name decides on the project.
                 found += [
                     self._make_session(one, project, project.path)
                     for one in without
@@ -753,9 +753,9 @@ def _get_string(values: Any, key: str) -> str | None:
 
 
 def _extract_subagent_id_and_answers(details: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the id of the subagent that a call started, and the user's answers.
+    """Extract metadata from the result of a call: the id of the subagent that the call started, and the user's answers.
 
-    Returns None if the call's result contains neither.
+    Returns None if the result contains neither.
     """
     metadata: dict[str, Any] = {}
     if agent := _get_string(details, "agentId"):
@@ -835,7 +835,7 @@ def _format_agent_notice_without_tags(text: str) -> str:
 
 
 def _format_patch_of_tool_result(details: dict[str, Any]) -> str | None:
-    """Return a unified diff of the changes to a file that a result reports, or None."""
+    """If a result reports changes to a file, return them as a unified diff, otherwise None."""
     hunks, path = details.get("structuredPatch"), details.get("filePath")
     if type(hunks) is not list or not hunks or type(path) is not str:
         return None

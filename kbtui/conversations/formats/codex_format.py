@@ -72,14 +72,14 @@ if TYPE_CHECKING:
 
 ID_PREFIX = "codex-"
 HEAD_BYTES = 256 << 10
-"""The number of bytes searched for the working directory if the first record does not contain it."""
+"""If the first record does not contain the working directory, this many bytes are searched for it."""
 FIRST_REQUEST_BYTES = 8 << 20
 """The number of bytes searched for the first request, which may follow long instructions."""
 TAIL_BYTES = 64 << 10
 DATE_DEPTH = 3
 """The depth of the session directories: year/month/day."""
 COPY_SECONDS = 1.0
-"""A record counts as copied from the original session until this number of seconds after the fork."""
+"""In a fork, records up to this many seconds after its start count as copied from the original session."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
@@ -754,7 +754,7 @@ class CodexParser(JsonlConversationParser):
     def _convert_messages_of_unknown_author_to_requests(self) -> None:
         """Convert the messages whose author is not yet known into requests.
 
-        If the file has separate events for requests, these messages stay events of an unknown kind.
+        If the file has separate events for requests, the messages stay events of an unknown kind.
         """
         unclear = self._unclear
         if unclear and not self._has_user_events:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 BEGINNING_BYTES = 1 << 20
 """How many bytes of a long conversation are read first, so that its first turns appear early."""
 MIN_BYTES_FOR_SEGMENTS = 128 << 10
-"""The minimum size in bytes of a conversation that is read in segments."""
+"""A conversation of at least this many bytes is read in segments."""
 
 
 class SkippedConversationPath(NamedTuple):
@@ -85,9 +85,9 @@ class ConversationFormat(ABC):
     """Finds and reads the conversations of one agent.
 
     A format must define `name`, `label`, `id_prefix`, `find_stored_conversations` and
-    `load_conversation`. All other methods have default implementations. Those that read a
-    conversation always read it as a whole. A method's argument `info` always describes a
-    conversation in this format.
+    `load_conversation`. All other methods have default implementations. If a default
+    implementation reads a conversation, it reads all of it. A method's argument `info` always
+    describes a conversation in this format.
     """
 
     name: str
@@ -104,16 +104,16 @@ class ConversationFormat(ABC):
     kbtui can keep copies of such conversations.
     """
     max_checked_bytes: int | None = 4 << 20
-    """The maximum size in bytes of a conversation that is checked for all problems when it is listed.
+    """When a conversation of at most this many bytes is listed, it is checked for all problems.
 
-    Larger conversations are checked for only some problems. None means that there is no limit.
+    A larger conversation is checked for only some problems. None means that there is no limit.
     """
 
     @abstractmethod
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[SkippedConversationPath]]:
-        """Return a workspace's conversations, and the paths that are not listed as conversations.
+        """Return a workspace's conversations, and the files and directories that were skipped.
 
         If `only` is not None, the first list contains only the conversation with this id.
         """

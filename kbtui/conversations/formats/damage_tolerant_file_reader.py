@@ -160,7 +160,7 @@ def update_hash_with_file_range(digest: Any, file: int, start: int, end: int) ->
 def hash_file_until_resume_point(file: int, resume_point: ParsingResumePoint) -> Any:
     """Return a SHA-256 hash object of an open file's bytes up to `resume_point`.
 
-    Returns None if the hash differs from that in `resume_point`, because the file has changed.
+    Returns None if this is not the hash in `resume_point`. In this case, the file has changed.
     """
     digest = hashlib.sha256()
     update_hash_with_file_range(digest, file, 0, resume_point.offset)
@@ -191,9 +191,9 @@ def parse_json_object_leniently(data: bytes, problems: list[str]) -> dict[str, A
 
 
 def _unwrap_envelope(value: Any) -> Any:
-    """Return the data in an envelope `{format, version, data}`.
+    """If `value` is an envelope `{format, version, data}`, return its data, otherwise the value itself.
 
-    JP's draft D34 describes envelopes. Any other value is returned unchanged.
+    JP's draft D34 describes envelopes.
     """
     is_envelope = isinstance(value, dict) and value.keys() == {"format", "version", "data"}
     return value["data"] if is_envelope else value
@@ -348,7 +348,7 @@ def _recover_array_elements(
 def _decode_utf8_and_report_problems(data: bytes, problems: list[str]) -> str:
     """Decode the bytes of a file.
 
-    U+FFFD replaces invalid UTF-8. The number of replaced places is reported as a problem.
+    U+FFFD replaces invalid UTF-8. If there is any, a problem says in how many places.
     """
     text = data.decode("utf-8", "replace")
     replaced = text.count("\ufffd") - data.count("\ufffd".encode())

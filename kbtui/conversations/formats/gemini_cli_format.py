@@ -219,8 +219,8 @@ class _GeminiSessionFile(NamedTuple):
     """The file of a session or subagent.
 
     `owner` consists of the directory in which Gemini CLI ran and the project to which the directory
-    belongs. If `owner` is None, the project's hash in the file determines it. `parent` is the
-    id of the session that started the subagent.
+    belongs. If `owner` is None, the owner is found by the project's hash in the file. `parent` is
+    the id of the session that started the subagent.
     """
 
     path: str
@@ -244,7 +244,7 @@ class _GeminiMessageOrCompaction:
 
 
 def find_gemini_directory() -> str:
-    """Return the directory of Gemini CLI: `.gemini` in `$GEMINI_CLI_HOME` or the user's home."""
+    """Return the directory of Gemini CLI: `.gemini` in `$GEMINI_CLI_HOME`, or else in the user's home."""
     home = read_environment_variable("GEMINI_CLI_HOME") or get_user_home()
     return f"{home}/.gemini"
 
@@ -381,7 +381,7 @@ def _find_first_user_request(replay: _ReplayedSession) -> str:
 
 
 class _ReplayedSession:
-    """A session's messages and metadata after the records that have been applied so far."""
+    """The messages and metadata of a session, as changed by the records applied so far."""
 
     def __init__(self) -> None:
         self.metadata: dict[str, Any] = {}
@@ -475,7 +475,7 @@ class _ReplayedSession:
 
 
 def _get_compression_summary_in_user_message(record: dict[str, Any]) -> str | None:
-    """Return the summary of the history that a user message contains, or None if it contains none."""
+    """If a record is a user message with a summary of the earlier history, return its text, otherwise None."""
     if record.get("type") != "user":
         return None
     try:
@@ -536,7 +536,7 @@ def _replay_readable_records(path: str) -> _ReplayedSession:
 def _recover_damaged_session(text: str) -> dict[str, Any]:
     """Return the readable part of a damaged session: its messages, and a part of its metadata.
 
-    Of the metadata, only the text values stored before the messages are recovered.
+    From the metadata, this recovers only the text values that precede the messages in the file.
     """
     from json import JSONDecoder, dumps
 

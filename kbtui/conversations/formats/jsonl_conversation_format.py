@@ -56,11 +56,11 @@ FIRST_BLOCK_BYTES = 16 << 10
 
 
 ABANDONED_SECONDS = 3600.0
-"""The number of seconds without changes to the file after which an incomplete last line is a problem."""
+"""An incomplete last line is a problem if the file has not changed for this many seconds."""
 RESUME_POINT_DISTANCE_BYTES = 64 << 10
-"""The minimum distance in bytes between two points within a turn at which reading can resume."""
+"""Within a turn, points at which reading can resume are at least this many bytes apart."""
 RECORDS_KEPT = 32
-"""The maximum number of items of each kind in the saved state of a parser. Older items are dropped."""
+"""The saved state of a parser has at most this many items of each kind. Older items are dropped."""
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 
 
@@ -87,8 +87,8 @@ def iterate_jsonl_records(
     Empty lines are skipped. A line longer than `LINE_BYTES_MAX` is reported without its bytes,
     whether or not it has a line end.
 
-    If a shorter last line has no line end, the agent may still be writing the line. The line is
-    yielded if it is a complete object. An incomplete line is reported if the file has not changed
+    If the last line is shorter than that and has no line end, the agent may still be writing it.
+    The line is yielded if it is a complete object. An incomplete line is reported if the file has not changed
     for `ABANDONED_SECONDS`, and left out otherwise.
     """
     rest, at, position = b"", start, start
@@ -189,9 +189,9 @@ class JsonlConversationParser(ABC):
         """
 
     def make_parser_state(self) -> Mapping[str, object] | None:
-        """Return the parser's state as JSON, from which another parser can continue.
+        """Return the parser's state as JSON, so that another parser can continue from it.
 
-        Returns None if no other parser can continue.
+        Returns None if parsing cannot be resumed from this state.
         """
         return None
 
@@ -321,7 +321,7 @@ class JsonlConversationFormat(ConversationFormat):
                 parser, record.value
             )
             if must_start_turn and not starts_turn:
-                return None  # the turn that began at the resume point was replaced
+                return None  # another record has replaced the request that began a turn at the resume point
             must_start_turn = False
             if starts_turn or (
                 record.start - last_resume_offset >= min(RESUME_POINT_DISTANCE_BYTES, size)
@@ -369,7 +369,7 @@ class JsonlConversationFormat(ConversationFormat):
     ) -> tuple[JsonlConversationParser, str | None]:
         """Parse the first `size` bytes of a conversation's file, or all of it if `size` is None.
 
-        Returns the parser, and either the reason why the file cannot be read or None.
+        Returns the parser and, if the file cannot be read, the reason, otherwise None.
         """
         parser = self.make_parser(TurnBuilder(record_noun="line"), None)
         if info.events_path is None:

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_CHAIN = 10_000
-"""The maximum number of messages read for a turn. A damaged database can link messages in a circle."""
+"""At most this many messages are read for a turn, because a damaged database can link messages in a circle."""
 _RESPONSE_COLUMNS = (
     "id",
     "model",
@@ -394,7 +394,7 @@ class _LlmConversationReader:
         builder = self._builder
         time = parse_timestamp(row["datetime_utc"])
         parent = row["parent_message_hash"]
-        # Messages before the first turn, such as those of a fork's origin, are in no other turn.
+        # The first turn includes all earlier messages, such as those of a fork's origin. No other turn has them.
         asked = self._list_message_chain(parent, None, stop_at_answer=bool(builder.turns))
         answered = self._list_message_chain(row["tip_message_hash"], parent)
         lines: list[str] = []
@@ -439,7 +439,7 @@ class _LlmConversationReader:
         return messages[::-1]
 
     def _list_message_parts(self, message_hash: str) -> list[dict[str, Any]]:
-        """Return the parts of a message as objects, with the columns `type` and `text` as keys."""
+        """Return the parts of a message as objects. The columns `type` and `text` become keys of the objects."""
         query = "SELECT type, text, payload FROM parts WHERE message_hash = ? ORDER BY position"
         parts = []
         for row in self._fetch_rows(query, message_hash):
@@ -636,7 +636,7 @@ def _convert_row_to_object_with_bytes_as_text(row: sqlite3.Row) -> dict[str, Any
 
 
 def _read_token_counts(row: sqlite3.Row) -> TokenUsage | None:
-    """Return the tokens of a response; None if it has no token counts."""
+    """Return the token counts of a response; None if it has none."""
     details = _parse_json_or_keep_value(row["token_details"])
     included, read, written = _read_cached_token_counts(details if type(details) is dict else {})
     prompt = get_count_or_none(row["input_tokens"])

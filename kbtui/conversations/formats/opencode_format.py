@@ -450,10 +450,10 @@ class _OpencodeSessionFiles:
         self.parts = f"{root}/part"
 
     def list_change_markers(self) -> list[str]:
-        """Return strings that change whenever a message or a part changes.
+        """Return strings that change when the session's messages or their parts change.
 
-        Each part of the last message is checked. For an earlier message, only the directory that
-        contains its parts is checked.
+        For the last message, each part is checked. For an earlier message, only the directory that
+        contains the parts is checked, so a part that is changed in place goes unnoticed.
         """
         states = []
         names = _list_json_files(self.messages)

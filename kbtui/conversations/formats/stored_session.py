@@ -36,7 +36,7 @@ TITLE_CHARACTERS = 80
 _MAX_HARMLESS_WORD = 11
 """A title may be cut within a word of at most this many characters, because secrets are longer."""
 _TITLE_SEARCH_CHARACTERS = 4000
-"""The number of characters of a line that are searched for secrets before the line is cut to a title."""
+"""Before a line is cut to a title, this many of its characters are searched for secrets."""
 
 
 @dataclass(slots=True)
@@ -136,7 +136,8 @@ class SessionFileCache(Generic[_Facts]):
     """A cache of facts about files, such as those at the beginning of each session file.
 
     `are_final` receives the facts and the size of the file, and returns whether the facts stay the
-    same even if the file changes. Other facts are read again when the file has changed.
+    same when the file grows. Final facts are read again only if another file has taken its place,
+    all others whenever the file has changed.
     """
 
     def __init__(
@@ -248,7 +249,7 @@ def find_last_record_time(lines: list[bytes]) -> datetime | None:
 
 
 def make_title_from_user_request(text: str) -> str | None:
-    """Return a title: the first line of a request that is not blank, cut to `TITLE_CHARACTERS`.
+    """Return the first nonblank line of a request as a title, cut to `TITLE_CHARACTERS`.
 
     Returns None if the request is blank.
     """

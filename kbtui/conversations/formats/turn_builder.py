@@ -38,7 +38,7 @@ READ_ERRORS = (
 """The exceptions that parsing a record may raise if the record has values of the wrong type."""
 _TYPE_NAME = re.compile(r"[\w.:-][\w.: -]{0,59}")
 PROBLEMS_NAMED = 100
-"""The maximum number of problems of a conversation that are stored as text.
+"""At most this many problems of a conversation are stored as text.
 
 Further problems are only counted.
 """
@@ -96,7 +96,7 @@ class TurnBuilder(ConversationProblemCollector):
         self._early_usage: list[tuple[TokenUsage, str | None]] = []
         self._calls = 0
         self._open_calls: dict[str, list[tuple[int, ConversationEvent]]] = {}
-        """Maps a call id to the calls with this id that have no result yet, each preceded by its turn's number."""
+        """Maps a call id to pairs: a call with this id that has no result yet, preceded by its turn's number."""
 
     @property
     def has_unanswered_calls_in_turn(self) -> bool:
@@ -199,7 +199,7 @@ class TurnBuilder(ConversationProblemCollector):
     def add_unknown_event(
         self, name: str, record: Any, time: datetime | None = None
     ) -> ConversationEvent:
-        """Add a record of a kind unknown to kbtui. It is shown as JSON and starts no turn."""
+        """Add a record whose kind kbtui does not know. It is shown as JSON and starts no turn."""
         event = ConversationEvent(
             "unknown", time, format_readable_json(record), self.count, name=name
         )
@@ -338,7 +338,7 @@ def get_text_or_none(value: Any) -> str | None:
 
 
 def get_count_or_none(value: Any) -> int | None:
-    """Return `value` as a number of tokens or bytes; None if it is negative or not a number."""
+    """Return `value` as a count of tokens or bytes; None if it is negative or not a number."""
     if type(value) is float and 0 <= value < 1 << 62:
         return int(value)
     return value if type(value) is int and value >= 0 else None

@@ -303,7 +303,7 @@ class JpContentBlockDecoder:
     def _add_bytes_to_block(self, block: ContentBlock, data: bytes) -> None:
         """Add bytes to a block as text if they are UTF-8 without NUL characters.
 
-        If they are media, encrypted or not text, only their number is added.
+        Of media, encrypted data and other bytes that are not such text, only the size is added.
         """
         is_media = (block.media_type or "").startswith(("image/", "audio/", "video/"))
         if data.startswith(_AGE_SIGNATURES):

@@ -200,10 +200,7 @@ class JpConversationCopies:
         )
 
     def _list_blob_directories(self, copy: JpConversationDirectory) -> tuple[str, ...]:
-        """Return the blob directories. The one for `copy` comes first.
-
-        `copy` is the copy from which the events are read.
-        """
+        """Return the blob directories. The first one belongs to `copy`, from which the events are read."""
         found = self.blob_directories
         return tuple(found[key] for key in (copy.is_local, not copy.is_local) if key in found)
 
@@ -264,7 +261,7 @@ def _parse_parent_conversation_id(value: Any) -> str | None:
 def find_stored_jp_conversations(
     workspace: Workspace, only: str | None = None
 ) -> tuple[list[JpConversationCopies], list[SkippedConversationPath]]:
-    """Find the conversations of a workspace, and the directories that are not conversations.
+    """Find the conversations of a workspace, and the directories that were skipped.
 
     If `only` is an id, only the conversation with this id is in the first list.
     """
@@ -317,7 +314,7 @@ def _find_blob_directories(workspace: Workspace) -> Iterator[tuple[bool, str]]:
 
 
 def list_roots_of_jp_conversations(workspace: Workspace) -> list[Path]:
-    """Return JP's conversation directories, in the workspace and in the user-local directory."""
+    """Return the directories that contain JP's conversations, in the workspace and in the user-local directory."""
     return [Path(root) for root, _ in _iterate_conversation_roots(workspace)]
 
 
@@ -430,8 +427,8 @@ def _find_nested_conversations(path: str) -> list[str]:
 def _list_real_subdirectories(path: str) -> list[str]:
     """Return the sorted names of the subdirectories, without hidden ones and links."""
     try:
-        # A directory with two links has no subdirectories: most file systems count a link for
-        # each subdirectory, and the others always report one link.
+        # Most file systems count two links for a directory, and one more for each subdirectory. The
+        # others always report one link. So a directory with exactly two links has no subdirectories.
         if os.stat(path).st_nlink == 2:  # noqa: PTH116
             return []
         with os.scandir(path) as entries:

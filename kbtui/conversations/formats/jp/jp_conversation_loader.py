@@ -338,7 +338,7 @@ def _parse_turns_of_conversation_segment(
     span: _JsonElementBatch,
     is_last: bool,
 ) -> ConversationSegment | None:
-    """Decode the turns in `span`, a segment of a conversation.
+    """Parse the turns in `span`, a segment of a conversation.
 
     Returns None if `span` begins within a turn, or if a tool result in `span` belongs to a call
     before `span`.

@@ -113,9 +113,8 @@ _new_object = object.__new__
 class JpEventParser(ConversationProblemCollector):
     """Parses the elements of `events.json` in order.
 
-    A parser can start in the middle of a file.
-
-    * `turns` and `count` are then the numbers of turns and elements before the start.
+    * If the parser starts in the middle of a file, the arguments `turns` and `count` are the numbers of
+      turns and elements before the start.
     * `last_time` is the time of the last element that was parsed.
     * `is_configured` says whether the file's first element is a configuration.
     * `answering_models` contains the models that were configured when the responses so far were given.
@@ -243,8 +242,8 @@ class JpEventParser(ConversationProblemCollector):
     def _parse_chat_response(self, index: int, element: _Element) -> None:
         """Parse a response.
 
-        The kind of the event is the first of these keys that the response has: `message`,
-        `reasoning`, `data`.
+        Its first key among `message`, `reasoning` and `data` decides the kind of the event. For `data`,
+        the kind is `structured`.
         """
         if self.config.model:
             self.answering_models.add(self.config.model)
