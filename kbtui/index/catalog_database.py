@@ -552,7 +552,10 @@ class CatalogDatabase:
         return {row[0]: (parse_catalog_chunk_row(row), row[2]) for row in rows}
 
     def find_chunk_numbers_of_turns(self, turns: Collection[tuple[str, int | None]]) -> list[int]:
-        """Return the numbers of the chunks in `turns`, which are pairs of a conversation's id and a turn number."""
+        """Return the numbers of the chunks in the given turns.
+
+        A turn is a pair of its conversation's id and its number.
+        """
         query = "SELECT number FROM chunks WHERE entry_id = ? AND turn = ?"
         return [number for turn in turns for (number,) in self._db.execute(query, turn)]
 
@@ -595,9 +598,9 @@ class CatalogDatabase:
         return {request: head for request, head in found.items() if head.strip()}
 
     def map_dialogue_chunks_to_turns(self, numbers: Collection[int]) -> dict[int, tuple[str, int]]:
-        """Map the number of each chunk of a request or an answer to its entry id and turn number.
+        """Map the chunk numbers of requests and answers to pairs of an entry id and a turn number.
 
-        Other chunks are left out.
+        Other chunks in `numbers` are left out.
         """
         rows = self._db.execute(
             "SELECT number, entry_id, turn FROM chunks "
@@ -663,7 +666,10 @@ class CatalogDatabase:
     def find_subject_citations_in_turns(
         self, turns: Iterable[tuple[str, int]]
     ) -> list[CitationWithGivenSubjectText]:
-        """Return the citations of subjects in `turns`, which are pairs of a conversation's id and a turn number."""
+        """Return the citations of subjects in the given turns.
+
+        A turn is a pair of its conversation's id and its number.
+        """
         query = (
             f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations "
             "WHERE conversation = ? AND turn = ? AND kind = 'subject'"
@@ -714,7 +720,7 @@ class CatalogDatabase:
     def list_chunks_of_published_rows(
         self, database: Path, state: str, rows: Collection[int]
     ) -> list[tuple[int, int, str, str]]:
-        """Return the chunks in the rows of a published table that have the ids `rows`.
+        """Look up the rows with the ids `rows` of a published table, and return their chunks.
 
         Each chunk is returned as `(row id, chunk number, entry id, chunk id)`. The result is empty
         unless `database` contains the rows of the table version that `state` identifies.
@@ -750,7 +756,7 @@ class CatalogDatabase:
         return self._query_single_value(query, seq) is not None
 
     def sort_entries_for_embedding(self, ids: Collection[str]) -> list[str]:
-        """Sort entry ids in the order of embedding: first the subjects, then the conversations.
+        """Sort entry ids into the order in which to embed the entries: first subjects, then conversations.
 
         In each group, the entry that changed last comes first.
         """

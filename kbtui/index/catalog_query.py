@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 CANCEL_CHECK_STEPS = 10_000
-"""The number of SQLite's instructions (about 100 µs) between two checks for cancellation."""
+"""After each of this many SQLite instructions (about 100 µs), a query checks whether it was cancelled."""
 
 # SQL for the time of a citation or, if it has none, the time at which its conversation was created.
 _CITED_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.conversation))"
@@ -118,7 +118,7 @@ def count_citations_by_entry_and_by_day(
     names = _map_reference_and_path_targets_to_entries(workspace, entries)
     rows = db.execute(
         f"SELECT t.target, date({_CITED_AT}, 'unixepoch', 'localtime'), count(*) FROM citations t "
-        # The plus keeps SQLite from using the index on targets, which takes several times as long.
+        # The plus keeps SQLite from using the index on targets. With this index, the query takes several times as long.
         f"WHERE {_CITED_AT} >= ? GROUP BY +t.target, 2",
         (since,),
     ).fetchall()
@@ -158,7 +158,7 @@ def _map_chunk_targets_to_entries(db: sqlite3.Connection, targets: Iterable[str]
 CITATION_DAYS = 30
 DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 500
 PREVIEW_CHARACTERS = 200
-"""The number of characters of each passage that an entry's details show, unless the user asks for all."""
+"""An entry's details show this many characters of each passage, unless the user asks for all."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kbtui.notices import PauseReason
 
 COMPARED_ROWS = 20_000
-"""The number of chunks that are compared with the vector table at a time, to find those without a vector."""
+"""To find the chunks without a vector, this many chunks at a time are compared with the vector table."""
 # These values were measured: docs/search-quality.md.
 NEIGHBOUR_WEIGHTS = {"conversation": 0.15, "subject": 0.3}
 """The weight of each neighbour in a chunk's vector, by kind of entry. The chunk's own text has the weight 1."""
@@ -56,7 +56,7 @@ After each slice, the chunk embedder checks whether it must start again. In bulk
 separate process.
 """
 FAILURES_MAX = 3
-"""The number of consecutive failed entries after which the chunk embedder stops and raises the last error."""
+"""If this many consecutive entries fail, the chunk embedder stops and raises the last error."""
 PAUSE_SECONDS = 2.0
 """The interval in seconds at which a paused chunk embedder checks whether it may continue."""
 
@@ -369,7 +369,7 @@ class ChunkEmbedder:
         )
 
     def _take_preferred_entry(self, waiting: dict[str, set[int]]) -> str | None:
-        """Remove the most preferred entry from `waiting`, and return it; None if `waiting` has no preferred entry."""
+        """Remove the most preferred entry from `waiting`, and return its id; None if `waiting` has no preferred entry."""
         # Another thread may set these at any time, so each is read only once.
         numbers, self._preferred_chunks = self._preferred_chunks, ()
         if numbers:

@@ -62,7 +62,7 @@ class TextPartWithLineNumbers(NamedTuple):
 def split_text_into_chunks(
     text: str, max_size: int = MAX_CHUNK_SIZE
 ) -> list[TextPartWithLineNumbers]:
-    """Split a text into chunks. Only white space is dropped.
+    """Split a text into chunks. Nothing is lost except white space.
 
     The size of a chunk, measured by `count_weighted_characters`, is at most `max_size`.
     """

@@ -29,7 +29,7 @@ VECTORS_TABLE = (
 )
 """The table with the vectors that a pull has downloaded, in a mirror's SQLite file."""
 _LOOKED_UP_HASHES = 500
-"""The maximum number of hashes that are looked up in one query."""
+"""At most this many hashes are looked up in one query."""
 _Result = TypeVar("_Result")
 
 DAMAGE_CODES = (
@@ -139,7 +139,7 @@ class EmbeddingCache:
 def write_pulled_vectors_to_mirror_database(
     db: sqlite3.Connection, model: str, hashes: Iterable[bytes], vectors: Iterable[bytes]
 ) -> None:
-    """Write vectors of 16-bit numbers into the open transaction of `db`."""
+    """Write vectors of 16-bit numbers to the mirror's database `db`, as part of its open transaction."""
     db.executemany(
         "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)",
         (
@@ -152,7 +152,7 @@ def write_pulled_vectors_to_mirror_database(
 def find_hashes_with_pulled_vector(
     db: sqlite3.Connection, model: str, hashes: Sequence[bytes]
 ) -> set[bytes]:
-    """Return the hashes in `hashes` that have a vector of `model`."""
+    """Return the hashes in `hashes` for which the mirror's database `db` has a vector of `model`."""
     rows = _look_up_rows_by_hash(db, "SELECT hash FROM vectors", model, hashes)
     return {row[0] for row in rows}
 

@@ -337,7 +337,7 @@ class TorchEmbeddingModel(LoadedEmbeddingModel):
 
 EXPORT_VERSION = 1
 MAX_TOKENS = 256
-"""The maximum number of tokens that the packaged model reads of a text. It ignores the rest."""
+"""The packaged model reads at most this many tokens of a text, and ignores the rest."""
 MIN_EXPORT_COSINE = 0.9999
 """The minimum cosine similarity between the vectors of an ONNX export and of the original model.
 

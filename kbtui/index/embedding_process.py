@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     Request = dict[str, Any]
 
 STARTS_MAX = 2
-"""The maximum number of processes that are started, one after another, to embed the same texts."""
+"""At most this many processes are started, one after another, to embed the same texts."""
 SAMPLE_TEXTS = 32
-"""The number of texts that are embedded to compare the methods."""
+"""The methods are compared by embedding this many texts with each of them."""
 METHODS: dict[str, Callable[[EmbeddingModelKeyAndSource], LoadedEmbeddingModel]] = {
     "torch, 32 bits": TorchEmbeddingModel,
     "torch, 16 bits": partial(TorchEmbeddingModel, is_bfloat16=True),

@@ -139,7 +139,7 @@ def compute_place_number_of_first_passage_in_entry(entry_id: str) -> int:
 
 
 def compute_passage_place_number(entry_place: int, ordinal: int) -> int:
-    """Return the place of the passage at `ordinal`."""
+    """Return the place of the passage at `ordinal` in the entry whose first passage is at `entry_place`."""
     return entry_place + min(ordinal, _MAX_ORDINAL)
 
 
@@ -154,14 +154,14 @@ def get_place_number_range_of_entry(owner: int) -> tuple[int, int]:
 
 
 def get_passage_block_of_place(place: int) -> int:
-    """Return the block that contains a place: the first of its places."""
+    """Return the block that contains a place. A block is identified by the first of its places."""
     return place & -BLOCK_PASSAGES
 
 
 Row = TypeVar("Row", bound="tuple[Any, ...]")
 
 SCORE_TOLERANCE = 5e-6
-"""The largest relative difference between scores that count as equal. Rounding causes such differences."""
+"""Scores count as equal if their relative difference is at most this. Rounding causes such differences."""
 
 
 class RankedChunk(NamedTuple):
@@ -233,10 +233,7 @@ class UserRequestChunkPlace(NamedTuple):
 
 
 MIN_LEG_ENTRIES = 50
-"""The minimum number of entries to which the best chunks of a leg should belong.
-
-If they belong to fewer entries, the leg adds the best chunks of other entries.
-"""
+"""If the best chunks of a leg belong to fewer entries than this, the best chunks of other entries are added."""
 
 
 def select_best_chunks_and_best_of_further_entries(

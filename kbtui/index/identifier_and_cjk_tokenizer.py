@@ -46,7 +46,7 @@ _VERSION = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
 MAX_COMPOUND_LENGTH = 200
 """The maximum length of a compound word, such as a path, that is indexed in the field `code`."""
 MAX_PATH_ENDS = 5
-"""The maximum number of suffixes of a path or dotted name that are indexed.
+"""At most this many suffixes of a path or dotted name are indexed.
 
 The suffixes of `a/b/c.py` are `c.py` and `b/c.py`.
 """

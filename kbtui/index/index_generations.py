@@ -90,7 +90,7 @@ def create_index_generation(cache_dir: Path, fingerprint: str) -> Path:
 
 
 def activate_index_generation(folder: Path) -> None:
-    """Make the generation in `folder` the current one, which readers open, in one atomic step."""
+    """Make the generation in `folder` the current one, in one atomic step. Readers open the current generation."""
     link = folder.parent / f"{CURRENT_LINK}.new"
     link.unlink(missing_ok=True)
     link.symlink_to(folder.name)

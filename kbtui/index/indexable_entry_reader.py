@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 SUBJECT_BYTES_MAX = 20_000_000
-"""The maximum size in bytes of a subject whose text is indexed. A larger subject is still listed."""
+"""The text of a subject with more bytes than this is not indexed, but the subject is still listed."""
 
 
 @dataclass
@@ -195,10 +195,9 @@ def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
 
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
-"""The limits on the neighbours of a chunk, which its vector also represents.
+"""The limits on a chunk's neighbours, whose texts the chunk's vector also represents.
 
-There are up to `NEIGHBOURS` chunks on each side, with at most `NEIGHBOUR_CHARACTERS` characters in
-total.
+On each side, there are up to `NEIGHBOURS` of them, with at most `NEIGHBOUR_CHARACTERS` characters together.
 """
 
 
@@ -232,9 +231,9 @@ def add_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 
         if not chunk.embed:
             hashed.append(chunk)
             continue
-        # The ids stand for the texts from which they are computed. They also include chunks that
-        # are too long to be neighbours. If only such a chunk changes, so does the hash, and the
-        # vector is taken from the cache.
+        # Hash the ids instead of the texts from which they are computed. Some of these chunks may be
+        # too long to be embedded as neighbours. If only such a chunk changes, the hash changes, too,
+        # but the vector is taken from the cache.
         around = " ".join(ids[max(0, position - NEIGHBOURS) : position + NEIGHBOURS + 1])
         made = f"{common}\0{around}\0{chunk.role}\0{chunk.timestamp}"
         digest = blake2b(made.encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -245,11 +244,11 @@ def add_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 
 _HASH_POSITION = Chunk._fields.index("vector_hash")
 
 BATCH_BYTES = 512 << 10
-"""The approximate size of the parts in which a long conversation is indexed, in bytes."""
+"""A long conversation is indexed in parts of about this many bytes."""
 WHOLE_BYTES_MAX = 2 << 20
-"""The maximum size in bytes of a conversation that is indexed as a whole, not in parts."""
+"""A conversation of at most this many bytes is indexed as a whole, not in parts."""
 UNFINISHED_SUFFIX = " …"
-"""The suffix of the `signature` of a conversation's entry until all parts are indexed."""
+"""Until all parts of a conversation are indexed, the `signature` of its entry ends with this suffix."""
 
 
 @dataclass(frozen=True)

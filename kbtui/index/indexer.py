@@ -39,14 +39,13 @@ if TYPE_CHECKING:
 
 
 MAX_LAG = 500
-"""The maximum number of entries that change before the keyword index of hidden entries is committed.
+"""After changes to more than this many entries, the keyword index of hidden entries is committed even if it has not changed.
 
-Visible entries count, too. The commit stores the catalog's sequence number, so that the next start
-applies only later changes.
+The commit stores the catalog's sequence number, so that the next start applies only later changes.
 """
 
 MAX_REPLACED_SHARE = 2e-5
-"""The maximum share of replaced documents in a keyword index. An index with a larger share is rewritten.
+"""If a keyword index has more replaced documents than this share of its current documents, it is rewritten.
 
 BM25's statistics still count a replaced document. Each commit replaces at least one document: the
 one with the catalog's sequence number.
@@ -114,7 +113,7 @@ class IndexGenerationWriter:
         return self._is_current_or_not_yet_active() and all(file.exists() for file in files)
 
     def activate_new_generation(self) -> None:
-        """Switch readers to the new generation. If there is no new generation, do nothing."""
+        """Make the new generation the current one, which readers open. If there is no new generation, do nothing."""
         if self._is_not_yet_active:
             index_generations.activate_index_generation(self.folder)
             self._is_not_yet_active = False
@@ -238,7 +237,7 @@ COMMIT_SECONDS, COMMIT_SECONDS_MAX = 1.0, 16.0
 The interval to the next commit doubles each time, up to `COMMIT_SECONDS_MAX`.
 """
 PATIENCE_SECONDS = 0.5
-"""The minimum time in seconds that a refresh runs before a newer request can interrupt it."""
+"""A refresh runs for this many seconds before a newer request can interrupt it."""
 
 
 @dataclass
@@ -388,7 +387,7 @@ class WorkspaceIndexWriter:
     def _find_changed_entries(
         self, knowledge: KnowledgeBase, retry: bool
     ) -> tuple[list[Subject], set[str], list[str]]:
-        """Return changed subjects, ids of changed conversations, and ids of entries without a file."""
+        """Return the changed subjects, the ids of changed conversations, and the ids of entries whose files are gone."""
         from kbtui.conversations.conversation_repository import list_conversation_change_signatures
 
         again = self.catalog.list_unreadable_entry_ids() if retry else frozenset()
@@ -543,7 +542,7 @@ def _make_citation_rows(
 
 
 TOKENS_MAX = 1 << 53
-"""The largest number of tokens that the catalog stores. Larger numbers are reduced to it."""
+"""The largest token count that the catalog can store. Larger counts are stored as this value."""
 
 
 def _make_token_usage_rows(conversation: Conversation) -> list[tuple[object, ...]]:

@@ -43,13 +43,10 @@ KEYWORD_INDEX_VERSION = 12
 """The version of the schema and the analyzers. Increase it when they change, so that the index is rebuilt."""
 
 HEAP_BYTES = 64_000_000
-"""The memory in bytes that a segment's documents may use before tantivy writes the segment to disk."""
+"""When the documents of a segment use this many bytes of memory, tantivy writes the segment to disk."""
 
 MAX_ARGUMENT_TERMS = 60
-"""The maximum number of terms that are indexed for an argument of a tool call.
-
-Further terms cannot be found.
-"""
+"""At most this many terms are indexed for an argument of a tool call. Further terms cannot be found."""
 
 _WATERMARK, _NO_ENTRY = "\0watermark", "\0nothing"
 _STEMMED, _CODE = "kb_stemmed", "kb_code"

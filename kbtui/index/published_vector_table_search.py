@@ -60,8 +60,8 @@ class PublishedVectorTableLocation(NamedTuple):
     def table_version_id(self) -> str:
         """An id of this version.
 
-        The mirror's database contains the rows of this version if its state `published_rows` has
-        this value.
+        If the state `published_rows` of the mirror's database has this value, the database contains the
+        rows of this version.
         """
         return make_table_version_id(self.model, self.version, self.written_at)
 

@@ -57,12 +57,12 @@ Increase it if the columns change, or if vectors are computed from other texts.
 """
 
 EXACT_ROWS = 10_000
-"""The minimum number of rows in a table with an exact index.
+"""A local table with at least this many rows gets an exact index.
 
 This index, which has one partition, makes searches three times as fast.
 """
 APPROXIMATE_ROWS = 100_000
-"""The minimum number of rows in a table with an approximate index, because an exact one would be too slow.
+"""Tables with at least this many rows get an approximate index, because an exact one would be too slow.
 
 The approximate index stores one bit per dimension (RaBitQ, Gao and Long, 2024), in many partitions.
 A search reads some of the partitions, and finds 99 % of the rows that it should find
@@ -70,7 +70,7 @@ A search reads some of the partitions, and finds 99 % of the rows that it should
 """
 PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
-"""The minimum number of rows whose full vectors a search with an approximate index compares."""
+"""A search with an approximate index compares the full vectors of at least this many rows."""
 REINDEX_GROWTH = 4
 """The factor by which a table must have grown before its index is rebuilt with more partitions.
 
@@ -79,18 +79,18 @@ partitions.
 """
 # Lance never joins table fragments that different parts of the index cover, so their number only grows.
 MAX_SUPPLEMENTS = 12
-"""The maximum number of parts of a vector index before it is rebuilt. Each compaction adds a part."""
+"""If a vector index has more than this many parts, it is rebuilt. Each compaction adds a part."""
 NARROW_ROWS = 50_000
-"""The maximum number of rows that a search with a filter compares one by one, without the index."""
+"""If at most this many rows match a filter, the search compares them one by one, without the index."""
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
 """The maximum sizes of Lance's caches in memory: one for its indexes, one for the metadata of its files."""
 VERSION_MARGIN = timedelta(minutes=1)
-"""The minimum time by which a deleted version is older than the oldest needed version.
+"""Only versions that are older than the oldest needed version by more than this time are deleted.
 
 LanceDB reads the clock later than kbtui, so without this margin, it could delete a needed version.
 """
 KEEP_VERSIONS = timedelta(minutes=2)
-"""The time for which old versions of the table are kept, because other threads may still be reading them."""
+"""Old versions of the table are kept for this time, because other threads may still be reading them."""
 
 LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
 """A search by meaning adds a keyword hit's vector, times `LEAN_WEIGHT`, to the query's vector.
@@ -98,7 +98,7 @@ LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
 The keyword hit is the first of the best `LEAN_CANDIDATES` that has a vector.
 """
 MAX_FRAGMENTS = 24
-"""The maximum number of fragments in the table, or of writes to it, before the table is compacted."""
+"""The table is compacted if it has more than this many fragments, or after more than this many writes."""
 OVERFETCH = 3
 """A search for N results fetches at least `OVERFETCH` × N rows, because one entry can crowd out others."""
 
@@ -237,7 +237,7 @@ class VectorStore:
             self._writes += 1
 
     def remove_rows(self, row_ids: Iterable[int]) -> None:
-        """Remove the rows with these ids of LanceDB."""
+        """Remove the rows that have these row ids in LanceDB."""
         held = sorted(row_ids)
         for at in range(0, len(held), 20_000):
             part = ",".join(map(str, held[at : at + 20_000]))
@@ -387,7 +387,7 @@ class VectorStore:
         self._writes = 0
 
     def compute_age_of_oldest_given_version(self, versions: Iterable[int]) -> timedelta:
-        """Return the age of the oldest of these versions of the table, with a margin.
+        """Return the age of the oldest of the given versions of the table, plus `VERSION_MARGIN`.
 
         LanceDB deletes versions by age, according to the clocks of the machines that wrote them. If a
         clock is wrong, additional versions may be kept, but none of these versions is deleted.

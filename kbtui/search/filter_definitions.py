@@ -317,7 +317,7 @@ def format_filter_keys(filter_input: FilterInput, *, without: Sequence[str] = ()
 def map_filter_keys_and_aliases_to_definitions(
     filter_input: FilterInput,
 ) -> dict[str, FilterDefinition]:
-    """Map the key and each alias of the filters that the input field `filter_input` accepts to the filter."""
+    """Map the key and the aliases of each filter to its definition, for the filters that `filter_input` accepts."""
     return {
         name: row
         for row in list_filters_accepted_by_input_field(filter_input)

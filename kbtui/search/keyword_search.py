@@ -60,12 +60,12 @@ if TYPE_CHECKING:
 
 
 LARGE_INDEX_CHUNKS = 50_000
-"""The minimum number of chunks in an index that counts as large.
+"""An index with at least this many chunks counts as large.
 
 A search of a large index leaves out some terms: see `MIN_WORTH_SHARE` and docs/performance.md.
 """
 MIN_WORTH_SHARE = 0.02
-"""The minimum worth of a term that is searched in a large index, as a share of the best term's worth.
+"""In a large index, a term is searched only if its worth is at least this share of the best term's worth.
 
 The worth of a term is its weight times its rarity.
 """
@@ -351,24 +351,24 @@ FURTHER_FACTOR = 2
 """A second fetch gets `FURTHER_FACTOR` × N rows, without the entries of the first fetch."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
-"""The number of best chunks that are searched for pairs of adjacent words of the query."""
+"""Pairs of adjacent query words are looked for only in this many of the best chunks."""
 
 NEAR_SHARE = 0.9
-"""The maximum score of a chunk that matches only near spellings, as a share of the lowest other score."""
+"""A chunk that matches only near spellings gets at most this share of the lowest score of the other chunks."""
 
 BEST_PASSAGES = 50
-"""The number of best passages for which the text around them is scored.
+"""The text around this many of the best passages is scored.
 
-The text around the passages near them is scored, too, and these passages are ranked even if they
+The text around the passages near them is scored, too, and these nearby passages are ranked even if they
 contain no word of the query.
 """
 
 ChunkRanking = list[tuple[int, float]]
 """A ranking: the numbers of chunks with their scores, best first."""
 _ChunkRow = tuple[int, float, int, int]
-"""The values of a `RankedChunk`, which takes six times as long to make. A search makes hundreds of rows."""
+"""The values of a `RankedChunk`. A search makes hundreds of such rows, and making a `RankedChunk` takes six times as long."""
 TermScores = tuple[QueryTerm, dict[int, float]]
-"""A term, and the score that the term adds to each matching chunk, by number."""
+"""A term, and the score that the term adds to each matching chunk, by chunk number."""
 
 
 class KeywordSearch:
@@ -479,19 +479,22 @@ class KeywordSearch:
         return sum(side.count_matching_chunks() for side in self.sides)
 
     def list_one_chunk_per_entry(self) -> list[int]:
-        """For each entry with matching chunks, return the number of one of them."""
+        """For each entry that has matching chunks, return the chunk number of one match."""
         return [
             number for side in self.sides for number in side.list_one_chunk_per_entry_of_index()
         ]
 
     @property
     def score_tolerance(self) -> float:
-        """The maximum relative difference of two scores that count as equal."""
+        """Two scores count as equal if their relative difference is at most this."""
         return self.sides[0].score_tolerance
 
 
 def append_near_spelling_chunks_to_ranking(found: ChunkRanking, near: ChunkRanking) -> ChunkRanking:
-    """Append to the ranking `found` the chunks that only the ranking `near` contains, with lower scores."""
+    """Append the chunks that occur only in the ranking `near` to the ranking `found`.
+
+    They get lower scores than all chunks in `found`.
+    """
     known = {number for number, _ in found}
     more = [row for row in near if row[0] not in known]
     if not found or not more:
@@ -532,7 +535,7 @@ class _KeywordIndexQuery:
         self._word_pairs = [part for part in self.parts if part.is_adjacent_word_pair]
         self.ranks_by_score = bool(self.parts or query.phrases)
         self.score_tolerance = SCORE_TOLERANCE if self.ranks_by_score else 0.0
-        """The maximum relative difference of two scores that count as equal.
+        """Two scores count as equal if their relative difference is at most this.
 
         If chunks are sorted by time, the tolerance is 0.
         """
@@ -554,7 +557,7 @@ class _KeywordIndexQuery:
         self.chunks_with_words: frozenset[int] | None = None
         """The numbers of the chunks whose own texts match `query`; None if there are too many to fetch."""
         self.places_with_surroundings: set[int] = set()
-        """The places of the chunks whose scores include that of the text around them."""
+        """The places of the chunks whose scores include the score of the text around them."""
         self.surroundings = TextAroundPassageScorer(
             self.searcher, self._schema, self.words, self._counted
         )
@@ -608,7 +611,7 @@ class _KeywordIndexQuery:
         return int(self.searcher.search(query, limit=1, count=True).count)
 
     def list_one_chunk_per_entry_of_index(self) -> list[int]:
-        """For each entry of this index with matching chunks, return the number of one of them."""
+        """For each entry in this index that has matching chunks, return the chunk number of one match."""
         if not self.searcher.num_docs:
             return []
         query = self.query or self._build_tantivy_query([], selects_all=True)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 MAX_PROJECTS_IN_HINT = 5
-"""The maximum number of projects whose hints for a mistake in a query are shown."""
+"""For a mistake in a query, the hints of at most this many projects are shown."""
 
 
 class SearchedIndex(NamedTuple):
@@ -120,7 +120,9 @@ def search_indexes(
 
 
 class _PassageLocationInIndex(NamedTuple):
-    """The place of a passage: the position of its index, and its chunk number and entry id in this index."""
+    """Where a passage is: the position of an index among the searched indexes, and the passage's chunk number
+    and entry id in this index.
+    """
 
     position: int
     number: int
@@ -404,7 +406,7 @@ class _MultiIndexSearch:
     def _add_answers_later_turns_and_outdated_subjects_per_index(
         self, hits: list[Hit], fusion: HybridScoreFusion
     ) -> list[Hit]:
-        """Add answers, later turns and outdated subjects to the hits, each from its hit's index."""
+        """Add answers, later turns and outdated subjects to the hits, from the index of each hit."""
         found: dict[str, Hit] = {}
         for position, run in self._runs.items():
             root = str(self._indexes[position].workspace.root)

@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 MAX_NEAR_SPELLINGS = 3
 MAX_JUDGED_STEMS = 8
-"""The maximum number of stems, the most common ones, whose words are compared with the typed word."""
+"""The words of at most this many stems, the most common ones, are compared with the typed word."""
 FIRST_TEXTS, TEXTS_OF_STEM = 3, 16
 """A stem's words are read from `FIRST_TEXTS` texts or, if none of them is near, from up to `TEXTS_OF_STEM` texts."""
 MIN_LETTERS_OF_FREE_START = 6
-"""The minimum number of letters in a word whose near spellings may begin with another letter."""
+"""If a word has at least this many letters, its near spellings may begin with another letter."""
 MIN_LETTERS_TO_COMPARE = 7
-"""The minimum number of letters in a word that is compared with similar terms.
+"""A word is compared with similar terms only if it has at least this many letters.
 
-Such terms are considered only if no word is at edit distance one.
+In addition, there must be no near spelling at edit distance one.
 """
 NEAR_SPELLING_RATIO = 0.75
 """The minimum similarity of a stem that is not at edit distance one: `difflib`'s ratio, from 0 to 1."""
 MAX_COMPARED_TERMS = 2000
-"""The maximum number of terms, the most common ones, that are compared with a word, so that searches stay fast."""
+"""A word is compared with at most this many terms, the most common ones, so that searches stay fast."""
 MAX_ENDING_LETTERS = 5
-"""The maximum number of letters dropped from the end of an unfinished or inflected word to find its stem."""
+"""At most this many letters are dropped from the end of an unfinished or inflected word to find its stem."""
 MAX_INFLECTION_LETTERS = 3
 """The maximum length of an ending that only one of two words has, as in *receive* and *receives*."""
 SWAP_DISTANCE = 0.7
@@ -51,7 +51,7 @@ MAX_DISTANCE = 2.5
 LIKELIHOOD_PER_EDIT = 0.03
 """The factor by which each edit reduces the likelihood that a word was meant."""
 MIN_LIKELIHOOD_SHARE = 0.25
-"""The minimum likelihood of a word that is searched for, as a share of the likeliest word's."""
+"""A near spelling is searched for only if it is at least this share as likely as the likeliest one."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -137,7 +137,7 @@ def _read_words_of_stem(
     found: set[str] = set()
     for text in texts:
         words = set(re.findall(r"[^\W_]+", normalize_unicode(text).lower()))
-        # Most words of a text begin differently and need no stemming. A stem may change the last letters.
+        # Stem only words that begin like the stem; most do not. A stem may differ from its words in the last letters.
         likely = [one for one in words - found if one[:2] == stem[:2]]
         found |= {one for one in likely if stem in list_stems_of_text(one)}
     return found

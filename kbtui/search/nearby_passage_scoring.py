@@ -35,7 +35,7 @@ _SATURATION, _LENGTH_SHARE = 1.2, 0.75
 """The parameters k1 and b of BM25, with the values that tantivy uses."""
 
 MAX_SURROUNDING_TERMS = 24
-"""The maximum number of stems of a query that are looked for around passages.
+"""At most this many stems of a query are looked for around passages.
 
 A score in tantivy has 24 bits, and each stem takes one of them (see
 `_find_passages_around_places`).
@@ -63,14 +63,14 @@ class _NearbyPassage(NamedTuple):
 
 
 class TextAroundPassageScorer:
-    """Scores the text around passages of a keyword index by the query's words that it contains."""
+    """Scores the text around passages of a keyword index by the query words in that text."""
 
     def __init__(
         self, searcher: Any, schema: Any, words: Iterable[QueryWord], statistics: Any
     ) -> None:
-        """Prepare to search `searcher`.
+        """Prepare to score passages in the index of `searcher`.
 
-        Rarities are computed from `statistics`, which is a searcher or `CombinedTermStatistics`.
+        The rarity of each term is computed from `statistics`, which is a searcher or `CombinedTermStatistics`.
         """
         self._searcher, self._schema = searcher, schema
         found: dict[str, WeightedQueryStem] = {}

@@ -23,15 +23,12 @@ if TYPE_CHECKING:
 
 
 RERANKED_PASSAGES = 100
-"""The number of the best passages that are reranked."""
+"""This many of the best passages are reranked."""
 # The values of these constants were measured: docs/search-quality.md.
 TITLE_WEIGHT, LENGTH_WEIGHT = 0.75, 3.0
 """The maximum bonuses of a passage: for query words in the title of its entry, and for its length."""
 FULL_LENGTH_BYTES = 100
-"""The minimum length in bytes of a passage that gets all of `LENGTH_WEIGHT`.
-
-A shorter passage gets a proportional part.
-"""
+"""A passage of at least this many bytes gets all of `LENGTH_WEIGHT`; a shorter one gets a proportional part."""
 WORDS_WEIGHT = 3.0
 """The bonus of a turn's passage that contains all words of the query in the query's own forms."""
 OTHER_FORM_SHARE = 0.5
@@ -41,7 +38,7 @@ REPLY_WEIGHT = 0.2
 CONVERSATION_WEIGHT = 0.3
 """The bonus of a turn's passage, as a share of the mean score of the best other passages in its conversation."""
 CONVERSATION_PASSAGES = 3
-"""The maximum number of other passages from which the bonus for a conversation is computed, best first."""
+"""The bonus for a conversation is computed from at most this many other passages, the best ones."""
 NEIGHBOUR_WEIGHTS = (0.07, 0.05, 0.02)
 """The bonus of a turn's passage, as shares of the scores of the passages one, two and three places away."""
 
@@ -153,7 +150,7 @@ class RankBonusCalculator:
         return [WORDS_WEIGHT * self._sum_word_rarities(one.chunk.text) / total for one in turns]
 
     def _sum_word_rarities(self, text: str) -> float:
-        """Return the sum of the rarities of the query's words in a text."""
+        """Add up the rarities of those query words that occur in a text."""
         forms = set(self._language.split_into_unstemmed_words(text))
         stems = set(self._language.list_stems_of_text(text))
         return sum(

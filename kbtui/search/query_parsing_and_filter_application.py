@@ -156,7 +156,7 @@ def parse_query(
 
 
 def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | None:
-    """Return a notice about a word if the word looks like a filter, otherwise None."""
+    """If a word looks like a filter, return a notice about it, otherwise None."""
     if word.endswith(":") and word[:-1].lower() in known:
         return Notice("filter_without_value", {"word": word})
     if match := _FILTER_LIKE.match(word.lower()):
@@ -189,9 +189,9 @@ _Turn = tuple[str, int | None]
 
 TOOL_CALL_ROLE = "tool-call"
 MAX_CALLS_NAMING_FILE = 5000
-"""The maximum number of calls that the filter `file:` checks. Their arguments contain the path's words."""
+"""The filter `file:` checks at most this many calls in each index. Only calls whose arguments contain the words of the path are candidates."""
 MAX_TITLED_ENTRIES = 2000
-"""The maximum number of entries that the filter `title:` selects, even if more titles match."""
+"""The filter `title:` selects at most this many entries, even if more titles match."""
 
 
 class ToolArgumentAndExclusionFilters(NamedTuple):
@@ -288,7 +288,7 @@ class _FilterToRequestConverter:
         self._without: list[tuple[str, tuple[str, ...]]] = []
         self._entries: set[str] | None = None
         self._turns: set[_Turn] | None = None
-        """The only turns in which hits may be; None for all turns."""
+        """Hits must be in one of these turns; None means that all turns are allowed."""
         self._without_turns: set[_Turn] = set()
         self._without_marks: list[str] = []
 

@@ -84,11 +84,11 @@ _FUNCTION_WORDS = {
 
 FUNCTION_WORD_WEIGHT = 0.3
 MIN_CORRECTED_LETTERS = 6
-"""The minimum number of letters in an unknown word whose spelling is corrected."""
+"""The spelling of an unknown word is corrected only if the word has at least this many letters."""
 FEW_KEYWORD_HITS = 3
-"""The number of keyword hits below which a search also looks for near spellings of the query's rare words."""
+"""If there are fewer keyword hits than this, a search also looks for near spellings of the query's rare words."""
 MIN_NEAR_LETTERS = 4
-"""The minimum number of letters in a word that gets near spellings. Shorter words would have too many of them."""
+"""Only words with at least this many letters get near spellings. Shorter words would have too many of them."""
 MAX_PREFIX_TERMS = 32
 
 

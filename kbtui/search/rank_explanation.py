@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""The number of chunks that are ranked by meaning to find the rank of a chunk that is not a hit.
-
-Ten times as many chunks are ranked by keywords.
-"""
+"""To find the rank of a chunk that is not a hit, this many chunks are ranked by meaning, and ten times as many by keywords."""
 
 
 class _TermScoresOfExplainedChunks(NamedTuple):

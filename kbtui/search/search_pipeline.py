@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 MAX_FURTHER_PASSAGES = 10_000
-"""The maximum number of passages that are ranked for a request with a high limit."""
+"""If a request has a high limit, up to about this many passages are ranked by keywords."""
 CHUNKS_LOADED_AT_ONCE = 30
 """The number of ranked chunks that are loaded from the catalog at a time. Most ranked chunks are never needed."""
 
@@ -405,7 +405,7 @@ class SearchRun:
             self.legs["semantic"] = self.filter_semantic_ranking(ranked)
 
     def filter_semantic_ranking(self, ranked: ChunkRanking) -> ChunkRanking:
-        """Return a ranking by meaning without the chunks that lack a phrase of the query or have an excluded text."""
+        """Return a ranking by meaning without the chunks that lack a phrase of the query or that the query excludes."""
         narrowing = self.narrowing
         exclusions = (self.query.excluded, narrowing.without, narrowing.without_turns)
         if not (self.query.phrases or any(exclusions)):
@@ -547,9 +547,9 @@ def add_answers_later_turns_and_outdated_subjects_to_hits(
 ROLES_BEFORE_ANSWERS = ("user", "reasoning")
 """A hit on a passage with one of these roles (a request, or reasoning about it) includes the final answer to the request."""
 ANSWER_CHARACTERS = 600
-"""The maximum number of characters of the final answer in a hit on a request or on reasoning."""
+"""A hit on a request or on reasoning contains at most this many characters of the final answer."""
 LATER_MATCH_SHARE = 0.5
-"""The minimum match of a later turn about the same matter as a hit, as a share of the hit's match."""
+"""A later turn counts as being about the same matter if its match is at least this share of the hit's match."""
 
 
 def _add_answers_to_hits(run: SearchRun, hits: list[Hit]) -> list[Hit]:
@@ -629,14 +629,15 @@ class RankingScoreScale:
     """Scales the scores of a leg, so that the scores of both legs can be added.
 
     A leg is the ranking by keywords or by meaning. A scaled score says how far a score is above the
-    leg's lowest score. The unit is the standard deviation of the leg's first `depth` scores. In the
-    ranking by meaning, the lowest score is the lowest of these first scores. Ranks are not used,
-    because they do not show how much better the first hits are than the others.
+    leg's lowest score. The unit is the standard deviation of the leg's first `depth` scores. Ranks are
+    not used, because they do not show how much better the first hits are than the others.
 
-    If a leg has fewer than `depth` hits, there are no further matches. In the ranking by keywords,
-    all other passages then have the score 0, and these zeros are part of the standard deviation. If
-    a leg has at least `depth` hits, there may be further matches. A passage that is not among the
-    hits then gets the score of the hit at `depth`.
+    If a leg has fewer than `depth` hits, these are all its matches. In the ranking by keywords, all
+    other passages then have the score 0, which is the lowest score, and zeros fill up the first `depth`
+    scores. If a leg has at least `depth` hits, there may be further matches. A passage that is not among
+    the hits then gets the score of the hit at `depth`, and the lowest score of the ranking by keywords is
+    that of its last hit. In the ranking by meaning, the lowest score is always the lowest of the first
+    `depth` scores.
     """
 
     def __init__(self, ranked: ChunkRanking, *, depth: int, is_lexical: bool) -> None:
@@ -747,10 +748,10 @@ def format_filters_in_effect_in_query_syntax(request: SearchRequest, query: Pars
 
 
 RARE_SHARE = 0.05
-"""The maximum share of passages that contain a rare word."""
+"""A word is rare if at most this share of the passages contain it."""
 # This value was measured: docs/search-quality.md.
 MIN_SIMILARITY = 0.4
-"""The minimum similarity of a best hit without rare words of the query. If it is lower, the query is a gap."""
+"""If the best hit contains no rare word of the query, and is less similar to the query than this, the query is a gap."""
 
 
 def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
@@ -804,7 +805,7 @@ class _LocatedFilter(NamedTuple):
 def find_excluding_filters(
     query: ParsedQuery, request: SearchRequest, count_matches: Callable[[SearchRequest], int]
 ) -> Notice | None:
-    """Return a notice naming the filters that leave a query without hits.
+    """Return a notice that names the filters because of which a query has no hits.
 
     If the search has hits without one of its filters, only this filter is named. Returns None if the
     search has no filters, or if it finds nothing even without them. `request` is the original

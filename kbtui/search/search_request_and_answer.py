@@ -24,13 +24,10 @@ Kind = Literal["subject", "conversation"]
 Freshness = Literal["fresh", "changed"]
 
 MAX_QUERY_CHARACTERS = 1000
-"""The maximum number of characters of a query.
-
-A longer query is cut, and the answer contains a notice about it.
-"""
+"""A query with more characters than this is cut, and the answer contains a notice about it."""
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 LEG_DEPTH = 150
-"""The default maximum number of hits that each leg fetches before the two are fused."""
+"""By default, each leg fetches at most this many hits before the two legs are fused."""
 SCORE_DIGITS = 4
 """The number of decimal places of fused scores. Rounding keeps the legs' rounding errors from changing the order."""
 MAX_HITS = 400
@@ -209,7 +206,7 @@ class Hit(NamedTuple):
     * `project`, `workspace` and `also_in` are set in a search of all projects: the project's name,
       the root of the hit's workspace, and the roots of the other workspaces that contain the
       passage.
-    * `entry_passages` is the number of the entry's passages that the search found, including this one.
+    * `entry_passages` says how many of the entry's passages the search found, including this one.
     * `answer` is the beginning of the final answer to the request, if the hit is a request or reasoning.
     * `later_turn` is the last of the later turns that match the query at least half as well as this
       hit, or None.

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_KEYWORDS = 25
-"""The maximum number of a text's words that are searched for to find similar passages by keywords."""
+"""To find similar passages by keywords, at most this many words of a text are searched for."""
 MAX_PROSE_CHARACTERS = 600
-"""The maximum length of the query for similar passages by meaning, which is the beginning of a text."""
+"""The query for similar passages by meaning is the beginning of a text, with at most this many characters."""
 
 
 def find_similar_passages(
