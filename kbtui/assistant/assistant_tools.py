@@ -383,11 +383,11 @@ def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> b
     Raises `ConfigError` if the setting is invalid.
     """
     if settings.mask_secrets not in _MASKED_PROTOCOLS:
-        from kbtui.workspace.paths import get_config_home
+        from kbtui.workspace.paths import get_kbtui_config_directory
 
         raise ConfigError(
             f"mask_secrets must be one of {', '.join(_MASKED_PROTOCOLS)}, not {settings.mask_secrets!r}",
-            where=get_config_home() + "/config.toml",
+            where=get_kbtui_config_directory() + "/config.toml",
         )
     return protocol in _MASKED_PROTOCOLS[settings.mask_secrets]
 

@@ -80,7 +80,7 @@ def run_blame_command(args: Namespace) -> int:
             for turn in found.turns
             if not args.changes or any(one.kind != "read" for one in turn.actions)
         ]
-        marks = library.find_marks_in_conversations_of_turns(turn.ref for turn in turns)
+        marks = library.find_all_marks_in_conversations_of_turns(turn.ref for turn in turns)
         if args.json:
             shape = found._replace(turns=turns).as_json()
             for row in shape["turns"]:

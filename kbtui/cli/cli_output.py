@@ -61,9 +61,9 @@ def apply_terminal_text_setting() -> None:
     """
     if not (sys.stdout.isatty() or sys.stderr.isatty()):
         return
-    from kbtui.workspace.paths import get_config_home
+    from kbtui.workspace.paths import get_kbtui_config_directory
 
-    if os.path.isfile(get_config_home() + "/config.toml"):  # noqa: PTH113
+    if os.path.isfile(get_kbtui_config_directory() + "/config.toml"):  # noqa: PTH113
         from contextlib import suppress
 
         from kbtui.workspace.user_settings import load_settings

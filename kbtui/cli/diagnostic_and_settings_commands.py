@@ -92,7 +92,7 @@ def run_paths_command(args: Namespace) -> int:
             "configuration": workspace.config_directory,
             "user_local": workspace.jp_user_directory,
             "index": workspace.cache_dir,
-            "user_data": workspace.data_dir,
+            "user_data": workspace.user_data_directory,
             "settings": settings_file,
             "engine_log": workspace.engine_log_file,
             "tui_log": workspace.engine_log_file.with_name("tui.log"),

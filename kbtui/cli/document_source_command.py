@@ -19,8 +19,8 @@ from kbtui.sources.document_source_definitions import (
     MAIN_KEY,
     DocumentSourceDefinition,
     SourceRunProgress,
-    add_document_source,
-    edit_document_source,
+    add_source_definition,
+    change_source_definition_keys,
     find_source_approval_time,
     format_source_as_toml,
     load_source_definitions,
@@ -135,7 +135,7 @@ def _add_source_definition_to_workspace(
         MAIN_KEY[kind]: what,
     }
     name = args.name or suggest_source_name(kind, what)
-    source = add_document_source(workspace, name, block)
+    source = add_source_definition(workspace, name, block)
     record_source_approval(workspace, userdata, source)
     facts = _make_document_source_json(workspace, userdata, source, None)
     print_text_or_json(f"{name}\n", facts, args.json)
@@ -157,7 +157,7 @@ def _edit_document_source(workspace: Workspace, userdata: UserData, args: Namesp
     if not changes:
         raise UsageError("nothing to change", where=f"source edit {args.name}")
     was_approved = find_source_approval_time(workspace, userdata, before) is not None
-    source = edit_document_source(workspace, args.name, changes)
+    source = change_source_definition_keys(workspace, args.name, changes)
     if not was_approved:
         # Do not approve the source: a user who changes one key may not have seen the other keys.
         print_to_stderr(

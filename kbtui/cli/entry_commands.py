@@ -372,7 +372,7 @@ def _print_entry_details(library: Library, args: Namespace) -> int:
         for cite in library.find_citing_turns(ref)
         if cite.timestamp is None or cite.timestamp.timestamp() > since
     ]
-    marks = library.find_marks_in_conversations_of_turns(cite.source for cite in cites)
+    marks = library.find_all_marks_in_conversations_of_turns(cite.source for cite in cites)
     chunks = read_entry_chunks_as_json(reader, entry_id)
     for chunk in chunks if not args.full else ():
         chunk["text"] = chunk["text"][:PREVIEW_CHARACTERS]
@@ -421,7 +421,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
         return _compare_subject_versions(ref, versions, args)
     turns = [turn for version in versions for turn in version.given_to]
     short_refs = reader.map_references_to_short_forms(turns)
-    marks = library.find_marks_in_conversations_of_turns(turns)
+    marks = library.find_all_marks_in_conversations_of_turns(turns)
     library.close()
     names = [_format_subject_version(version) for version in versions]
     lines, facts = [], []
@@ -614,7 +614,7 @@ def run_cites_command(args: Namespace) -> int:
         cites = [*found.uses, *found.used_by]
         differences = _compare_citations_with_current_texts(library, cites) if args.diff else None
         renamed = library.find_renamed_subject(found.ref) if found.gone else None
-        marks = library.find_marks_in_conversations_of_turns(cite.source for cite in cites)
+        marks = library.find_all_marks_in_conversations_of_turns(cite.source for cite in cites)
         named = [ref for cite in cites for ref in (cite.target, cite.source)]
         short_refs = reader.map_references_to_short_forms(named)
     if found.gone:

@@ -178,14 +178,14 @@ def _convert_vector_cache_errors(workspace: Workspace) -> Iterator[None]:
     """
     import sqlite3
 
-    from kbtui.workspace.paths import get_cache_home
+    from kbtui.workspace.paths import get_kbtui_cache_directory
 
     try:
         yield
     except (OSError, sqlite3.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         name = error.filename if isinstance(error, OSError) else workspace.cache_dir
-        place, home = Path(os.fsdecode(name or "")), Path(get_cache_home())
+        place, home = Path(os.fsdecode(name or "")), Path(get_kbtui_cache_directory())
         # The directory that cannot be written may also be a parent of the cache directory.
         if not name or not (place.is_relative_to(home) or home.is_relative_to(place)):
             raise
@@ -313,12 +313,12 @@ def run_library_command(args: Namespace) -> int:
     from kbtui.publishing.published_library_pull import delete_mirror, pull_subscribed_library
     from kbtui.workspace import find_workspace, load_settings
     from kbtui.workspace.published_library_settings import (
-        find_library_mirror_of_workspace,
+        find_mirror_of_subscribed_library,
         find_mirror_with_root,
     )
 
     workspace = find_workspace(args.workspace)
-    mirror = find_library_mirror_of_workspace(workspace)
+    mirror = find_mirror_of_subscribed_library(workspace)
     if mirror is None:
         hint = 'write `[library] remote = "URI"` into kb-library.toml'
         raise NothingFound("this workspace does not subscribe to a published library", hint=hint)
@@ -397,4 +397,4 @@ def find_or_fetch_library_mirror(uri: str) -> str:
         with ProgressLine() as progress:
             settings = LibrarySubscriptionSettings(remote=uri)
             pull_library(mirror, settings, _make_library_pull_reporter(progress))
-    return str(mirror.root)
+    return str(mirror.workspace_root)

@@ -84,9 +84,9 @@ def copy_demo_workspace() -> Path:
     import shutil
     from pathlib import Path
 
-    from kbtui.workspace.paths import get_cache_home, make_private_directory
+    from kbtui.workspace.paths import get_kbtui_cache_directory, make_private_directory
 
-    source, target = find_demo_workspace(), Path(get_cache_home(), "demo")
+    source, target = find_demo_workspace(), Path(get_kbtui_cache_directory(), "demo")
     try:
         make_private_directory(target)
         # In the source tree the guide is a link to docs/guide, which `Path.rglob` does not follow.

@@ -54,7 +54,7 @@ class ProjectDirectories:
         root = str(workspace.root)
         self._excludes_repositories = (
             paths.is_user_home_without_jp_directory(root)
-            if paths.contains_configuration(root)
+            if paths.contains_jp_or_kbtui_directory(root)
             else paths.is_git_root(root)
         )
         worktrees = find_other_worktrees(root)
@@ -77,7 +77,7 @@ class ProjectDirectories:
             return None
         found = max(containing, key=lambda one: len(one.path))
         while path != found.path:
-            if paths.contains_configuration(path):
+            if paths.contains_jp_or_kbtui_directory(path):
                 return None
             if self._excludes_repositories and paths.is_git_root(path):
                 return None
@@ -138,7 +138,7 @@ def remember_worktrees(workspace: Workspace) -> None:
     data = make_content_of_remembered_worktrees_file(workspace, found)
     if data is not None:
         with suppress(OSError):
-            paths.make_private_directory(workspace.data_dir)
+            paths.make_private_directory(workspace.user_data_directory)
             write_file_atomically(get_remembered_worktrees_path(workspace), data)
 
 
@@ -161,7 +161,7 @@ def make_content_of_remembered_worktrees_file(
 
 def get_remembered_worktrees_path(workspace: Workspace) -> Path:
     """Return the path of the file that stores remembered worktrees. The file may not exist."""
-    return workspace.data_dir / _WORKTREES_FILE
+    return workspace.user_data_directory / _WORKTREES_FILE
 
 
 def _list_removed_worktrees(

@@ -138,7 +138,7 @@ class DamagedArchiveFile(NamedTuple):
 
 def get_session_archive_directory() -> Path:
     """Return the directory of the archive. The directory may not exist."""
-    return Path(paths.get_data_home(), "kept")
+    return Path(paths.get_kbtui_data_directory(), "kept")
 
 
 def get_kept_session_records_directory() -> Path:

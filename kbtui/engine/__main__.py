@@ -83,7 +83,7 @@ def run_engine(inherited: EngineRestartHandover | None = None) -> int:
             listener = socket.socket(fileno=inherited.listener)
         inode = _get_inode_number(socket_path)
         lock.write_engine_pid_and_socket_path(socket_path)
-        cache = paths.get_cache_home()
+        cache = paths.get_kbtui_cache_directory()
         write_engine_log_record(f"engine {__version__} for {cache} on {socket_path}")
         # The event loop closes the listener. This copy keeps the socket open, so that clients wait
         # until the engine has restarted.
@@ -128,7 +128,7 @@ def _restart_in_same_process_to_free_memory(state: EngineRestartHandover) -> NoR
     """
     os.set_inheritable(state.listener, True)
     sys.stderr.flush()
-    arguments = [paths.get_cache_home(), *map(str, state)]
+    arguments = [paths.get_kbtui_cache_directory(), *map(str, state)]
     os.execv(sys.executable, [sys.executable, "-P", "-m", "kbtui.engine", *arguments])
 
 

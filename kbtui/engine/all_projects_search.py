@@ -23,7 +23,10 @@ from kbtui.search.multi_index_search import (
     SearchedIndex,
     search_indexes,
 )
-from kbtui.userdata.turn_mark_lookup import add_marks_to_hits, list_marked_turns_for_request
+from kbtui.userdata.turn_mark_lookup import (
+    add_marks_to_hits,
+    list_marked_turns_if_search_filters_by_marks,
+)
 from kbtui.userdata.workspace_registry import list_registered_workspaces
 
 if TYPE_CHECKING:
@@ -98,7 +101,7 @@ class AllProjectsSearch:
             except (KbtuiError, OSError) as error:
                 notices.append(_make_omitted_workspace_notice(one.workspace, error))
                 continue
-            marked = list_marked_turns_for_request(one.workspace, request)
+            marked = list_marked_turns_if_search_filters_by_marks(one.workspace, request)
             indexes.append(
                 SearchedIndex(one.workspace, reader, one.project, one.project_key, marked)
             )

@@ -409,19 +409,19 @@ class EmbeddingWorker:
         on_change: Callable[[], None],
         log: Callable[[str], None],
         model: WorkspaceEmbeddingModel | None = None,
-        find_existing_library_mirror: Callable[[], PublishedLibraryMirrorPaths | None] = lambda: (
-            None
-        ),
+        find_existing_mirror_of_subscribed_library: Callable[
+            [], PublishedLibraryMirrorPaths | None
+        ] = lambda: None,
     ) -> None:
         """Create the worker.
 
-        `find_existing_library_mirror` returns the mirror of the published library, or None.
+        `find_existing_mirror_of_subscribed_library` returns the mirror of the published library, or None.
         `on_change` is called when `keywords_only_notice`, `left`, `is_asleep` or `is_paused_by_user`
         may have changed.
         """
         self._settings, self._cache_dir = settings, cache_dir
         self._on_progress, self._on_change, self._log = on_progress, on_change, log
-        self._find_existing_library_mirror = find_existing_library_mirror
+        self._find_existing_library_mirror = find_existing_mirror_of_subscribed_library
         self._remote: PublishedVectorTableSearcher | None = None
         """The vectors of a large published library, which stay in object storage."""
         self._model = model or WorkspaceEmbeddingModel(settings.model, log)

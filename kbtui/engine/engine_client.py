@@ -21,7 +21,7 @@ from kbtui.engine.engine_protocol import (
 from kbtui.errors import EngineUnavailableError
 from kbtui.version import __version__
 from kbtui.workspace.paths import (
-    collect_environment_variables_for_engine,
+    collect_client_variables_for_engine_request,
     convert_path_to_utf8,
     is_peer_same_user,
 )
@@ -89,7 +89,7 @@ class EngineClient:
                 make_hello_message(
                     version=__version__,
                     root=convert_path_to_utf8(root),
-                    client_environment=collect_environment_variables_for_engine(),
+                    client_environment=collect_client_variables_for_engine_request(),
                     opens=opens,
                 )
             )

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 def get_engine_lock_path() -> Path:
     """Return the path of the file that the running engine locks."""
-    return Path(paths.get_cache_home(), LOCK_FILE)
+    return Path(paths.get_kbtui_cache_directory(), LOCK_FILE)
 
 
 def get_index_lock_path(workspace: Workspace) -> Path:
@@ -83,7 +83,7 @@ def read_engine_or_index_lock_file(path: Path) -> EngineLockContent | None:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("socket"), str):
         return None
-    found["socket"] = paths.convert_path_from_utf8(found["socket"])
+    found["socket"] = paths.convert_utf8_path_to_process_encoding(found["socket"])
     return cast("EngineLockContent", found)
 
 
@@ -353,7 +353,7 @@ def _try_connect_to_engine(workspace: Workspace, *, opens: bool) -> EngineClient
         # directory.
         cache = client.hello.get("cache")
         if cache is None or cache == paths.convert_path_to_utf8(
-            os.path.realpath(paths.get_cache_home())
+            os.path.realpath(paths.get_kbtui_cache_directory())
         ):
             return client
         client.close()
@@ -398,7 +398,7 @@ def _start_engine_process(workspace: Workspace) -> Any:
 
     with log:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "kbtui.engine", paths.get_cache_home()],
+            [sys.executable, "-P", "-m", "kbtui.engine", paths.get_kbtui_cache_directory()],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -17,9 +17,9 @@ from kbtui.errors import KbtuiError
 from kbtui.index.index_generations import compute_index_schema_hash
 from kbtui.version import __version__
 from kbtui.workspace.paths import (
-    convert_path_from_utf8,
     convert_path_to_utf8,
-    get_cache_home,
+    convert_utf8_path_to_process_encoding,
+    get_kbtui_cache_directory,
     is_peer_same_user,
     read_agent_directory_variables,
 )
@@ -125,7 +125,7 @@ class EngineServer:
         self._clients: set[ClientConnection] = set()
         self._ungreeted: list[ClientConnection] = []
         self._last_seen = self._last_event = time.monotonic()
-        self._cache = convert_path_to_utf8(os.path.realpath(get_cache_home()))
+        self._cache = convert_path_to_utf8(os.path.realpath(get_kbtui_cache_directory()))
 
     async def serve_clients(self) -> None:
         """Serve clients until there is a reason to exit, then close the workspaces."""
@@ -251,12 +251,12 @@ class EngineServer:
         is_newer = int(greeting.get("protocol") or 0) > engine_protocol.PROTOCOL_VERSION
         if "root" in greeting and not is_newer:
             variables = {
-                name: convert_path_from_utf8(value)
+                name: convert_utf8_path_to_process_encoding(value)
                 for name, value in greeting["client_environment"].items()
             }
             slot = self._workspace_pool.add_client(
                 client,
-                convert_path_from_utf8(greeting["root"]),
+                convert_utf8_path_to_process_encoding(greeting["root"]),
                 variables,
                 opens=greeting.get("opens", True),
             )

@@ -27,7 +27,7 @@ from kbtui.workspace.paths import (
     convert_path_to_utf8,
     make_fingerprint_of_settings_affecting_search,
 )
-from kbtui.workspace.published_library_settings import find_existing_library_mirror
+from kbtui.workspace.published_library_settings import find_existing_mirror_of_subscribed_library
 
 if TYPE_CHECKING:
     import threading
@@ -205,7 +205,7 @@ class EngineWorkspace:
                 self._broadcast_engine_readiness,
                 log,
                 WorkspaceEmbeddingModel(settings.model, log, models),
-                lambda: find_existing_library_mirror(workspace),
+                lambda: find_existing_mirror_of_subscribed_library(workspace),
             )
             self._index_refresh_worker = IndexRefreshWorker(
                 workspace,
@@ -304,7 +304,7 @@ class EngineWorkspace:
                 await self._run_in_thread(self._start_due_document_sources)
             if time.monotonic() > self._pull_check_due_at:
                 pause = PULL_CHECK_SECONDS
-                if find_existing_library_mirror(self.workspace) is not None:
+                if find_existing_mirror_of_subscribed_library(self.workspace) is not None:
                     pause = await self._run_in_thread(self._pull_library_if_due)
                 self._pull_check_due_at = time.monotonic() + pause
         self._search_service.close_index_if_idle()

@@ -14,7 +14,10 @@ from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.index_generations import find_index_damage_behind_error
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import SemanticRanking, parse_search_request_json
-from kbtui.userdata.turn_mark_lookup import add_marks_to_hits, list_marked_turns_for_request
+from kbtui.userdata.turn_mark_lookup import (
+    add_marks_to_hits,
+    list_marked_turns_if_search_filters_by_marks,
+)
 from kbtui.workspace.paths import is_time_zone_of_process
 
 if TYPE_CHECKING:
@@ -55,7 +58,9 @@ def answer_search_request(
     request can also ask for explanations. Each hit includes the user's marks on its turn. Raises
     `NothingFound` if the text of `like` is not indexed. Raises `UsageError` for an invalid reference.
     """
-    question = question._replace(marked=list_marked_turns_for_request(workspace, question))
+    question = question._replace(
+        marked=list_marked_turns_if_search_filters_by_marks(workspace, question)
+    )
     answer = _answer_search_request_without_marks(workspace, reader, question, semantic)
     return add_marks_to_hits(answer, {None: workspace})
 

@@ -93,15 +93,15 @@ def make_client_environment_fingerprint(client_environment: ClientEnvironment) -
     with client_environment.apply_to_thread_or_task():
         directories = (
             paths.get_user_home(),
-            paths.get_config_home(),
-            paths.get_data_home(),
-            paths.get_state_home(),
+            paths.get_kbtui_config_directory(),
+            paths.get_kbtui_data_directory(),
+            paths.get_kbtui_state_directory(),
             paths.get_jp_data_home(),
             paths.get_jp_config_home(),
         )
         is_directory = ("HOME", "XDG_", "JP_")
         others = (
-            paths.read_environment_variable(name)
+            paths.read_client_environment_variable(name)
             for name in paths.CLIENT_VARIABLES
             if not name.startswith(is_directory)
         )
@@ -125,7 +125,7 @@ class WorkspacePool:
         """
         self._loads_model_early = loads_model_early
         self._socket_path, self._umask, self._log = socket_path, umask, log
-        self._cache_home = paths.get_cache_home()
+        self._cache_home = paths.get_kbtui_cache_directory()
         self._slots: dict[Path, PooledWorkspace] = {}
         self._closings: dict[Path, asyncio.Task[None]] = {}
         self.models = SharedEmbeddingModels()

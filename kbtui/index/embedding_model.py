@@ -23,7 +23,7 @@ from kbtui.errors import KbtuiError
 from kbtui.file_reading_and_writing import write_file_atomically
 from kbtui.notices import MODEL_CAUSES
 from kbtui.terminal_text import replace_surrogates
-from kbtui.workspace.paths import expand_user, get_cache_home, make_private_directory
+from kbtui.workspace.paths import expand_user, get_kbtui_cache_directory, make_private_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -353,7 +353,7 @@ _SAMPLE_TEXTS = (
 
 def get_onnx_export_path(model: EmbeddingModelKeyAndSource) -> Path:
     """Return the path of a model's ONNX export. The JSON file next to it contains checksums."""
-    return Path(get_cache_home(), "models", f"{model.key}-{EXPORT_VERSION}.onnx")
+    return Path(get_kbtui_cache_directory(), "models", f"{model.key}-{EXPORT_VERSION}.onnx")
 
 
 def check_onnx_packages() -> None:

@@ -36,7 +36,7 @@ from kbtui.index.embedding_model import (
     TorchEmbeddingModel,
     get_onnx_export_path,
 )
-from kbtui.workspace.paths import get_cache_home, make_private_directory
+from kbtui.workspace.paths import get_kbtui_cache_directory, make_private_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -293,7 +293,7 @@ def measure_embedding_methods(
 
 def get_path_of_stored_fastest_embedding_method(model: EmbeddingModelKeyAndSource) -> Path:
     """Return the path of the file that stores the best method for a model on this computer."""
-    return Path(get_cache_home(), "models", f"{model.key}-method.json")
+    return Path(get_kbtui_cache_directory(), "models", f"{model.key}-method.json")
 
 
 def describe_embedding_environment(model: EmbeddingModelKeyAndSource) -> dict[str, str]:

@@ -347,7 +347,7 @@ class WorkspaceIndexWriter:
         ]
         if knowledge.published is not None:
             # The engine watches the mirror, too, because another process can pull a new version.
-            self.topic_folders.append(knowledge.published.mirror.root)
+            self.topic_folders.append(knowledge.published.mirror.workspace_root)
         # A problem with a single key does not make the whole file unreadable.
         unreadable = (str(problem) for problem in knowledge.problems if problem.key is None)
         self.configuration_problem = next(unreadable, None)

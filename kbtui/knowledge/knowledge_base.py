@@ -22,7 +22,7 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace.paths import TOPICS_FILE, format_path_relative_to_root
 from kbtui.workspace.published_library_settings import (
     PublishedLibraryMirrorPaths,
-    find_existing_library_mirror,
+    find_existing_mirror_of_subscribed_library,
     find_mirror_with_root,
 )
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge.knowledge_data_types import JpPromptSection, PreloadOrDisableChange
     from kbtui.workspace import Workspace
-    from kbtui.workspace.jp_config import JpConfigLayer
+    from kbtui.workspace.jp_config import ParsedConfigFile
 
 
 # Root keys of JP's own configuration: assignments to them are left to JP.
@@ -84,7 +84,7 @@ class MergedTopicDeclarations:
 
 
 def merge_topic_declarations_of_config_layer(
-    declared: MergedTopicDeclarations, layer: JpConfigLayer
+    declared: MergedTopicDeclarations, layer: ParsedConfigFile
 ) -> None:
     """Merge the tables `assistant.kb` and `kb` of a configuration layer into `declared`.
 
@@ -332,8 +332,10 @@ def load_published_topics(workspace: Workspace) -> MirroredTopics | None:
     Returns None if there is no mirror. Also returns None for a workspace that is itself a mirror,
     because a mirror declares its own topics.
     """
-    mirror = find_existing_library_mirror(workspace)
-    if mirror is None or os.path.realpath(mirror.root) == os.path.realpath(workspace.root):
+    mirror = find_existing_mirror_of_subscribed_library(workspace)
+    if mirror is None or os.path.realpath(mirror.workspace_root) == os.path.realpath(
+        workspace.root
+    ):
         return None
     topics = {
         str(one["id"]): Topic(

@@ -382,8 +382,8 @@ def _diagnose_workspace(library: Library) -> Iterator[FindingWithoutArea]:
         yield "note", "workspace_id_missing"
     directories = {
         "index": workspace.cache_dir,
-        "query log": workspace.data_dir,
-        "log": Path(paths.get_state_home()),
+        "query log": workspace.user_data_directory,
+        "log": Path(paths.get_kbtui_state_directory()),
     }
     for name, folder in directories.items():
         existing = _find_nearest_existing_directory(folder)

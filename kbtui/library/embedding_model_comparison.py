@@ -90,7 +90,7 @@ def compare_models(
     Raises `UsageError` if `other` is not a directory with a model, `EmbeddingModelUnavailableError` if
     the current model cannot be loaded, and `NothingFound` if there are no queries or no passages.
     """
-    log = QueryLog(workspace.data_dir / "queries.sqlite")
+    log = QueryLog(workspace.user_data_directory / "queries.sqlite")
     opened = _map_queries_to_opened_chunks(log)
     queries = _select_logged_queries_to_compare(log, [*opened], max_queries)
     passages, total = _sample_evenly_spaced_passages(

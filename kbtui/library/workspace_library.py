@@ -242,10 +242,12 @@ class Library(ReferenceAndCitationReader):
         Raises `IndexUnavailable` if there is no index.
         """
         from kbtui.search.search_pipeline import find_entries_of_filter
-        from kbtui.userdata.turn_mark_lookup import list_marked_turns_for_request
+        from kbtui.userdata.turn_mark_lookup import list_marked_turns_if_search_filters_by_marks
 
         request = SearchRequest(text, mode="lexical", hidden=hidden, archived=True)
-        request = request._replace(marked=list_marked_turns_for_request(self.workspace, request))
+        request = request._replace(
+            marked=list_marked_turns_if_search_filters_by_marks(self.workspace, request)
+        )
         return self._query_index_with_repair(
             lambda reader: find_entries_of_filter(self.workspace, reader, request)
         )
@@ -478,7 +480,7 @@ class Library(ReferenceAndCitationReader):
 
         ranks = {one.chunk_id: rank for rank, one in enumerate(answered.hits, 1)}
         if self.settings.query_log and answered.query.strip() and hit.chunk_id in ranks:
-            log = QueryLog(self.workspace.data_dir / "queries.sqlite")
+            log = QueryLog(self.workspace.user_data_directory / "queries.sqlite")
             opened = OpenedHit(answered.query, hit.ref, hit.chunk_id, ranks[hit.chunk_id])
             log.log_opened_hit(opened)
 
@@ -618,15 +620,15 @@ class Library(ReferenceAndCitationReader):
         """
         return self._turn_mark_store.find_marks_by_id_or_reference(text)
 
-    def find_marks_in_conversations_of_turns(self, refs: Iterable[str]) -> MarksOfTurns:
+    def find_all_marks_in_conversations_of_turns(self, refs: Iterable[str]) -> MarksOfTurns:
         """Return all marks in the conversations that contain the turns and calls in `refs`.
 
         References to anything else are ignored. If the marks cannot be read, the result has a
         notice.
         """
-        from kbtui.userdata.turn_mark_lookup import find_marks_in_conversations_of_turns
+        from kbtui.userdata.turn_mark_lookup import find_all_marks_in_conversations_of_turns
 
-        return find_marks_in_conversations_of_turns(self.workspace, refs)
+        return find_all_marks_in_conversations_of_turns(self.workspace, refs)
 
     def map_marks_by_turn(self, conversation: Conversation) -> ConversationMarks:
         """Return the marks on each turn of a loaded conversation, or a notice that the marks cannot be read."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorLookup
 from kbtui.workspace.paths import make_private_directory
-from kbtui.workspace.published_library_settings import find_existing_library_mirror
+from kbtui.workspace.published_library_settings import find_existing_mirror_of_subscribed_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,11 @@ class CachingTextEmbedder:
         make_private_directory(workspace.cache_dir)
 
         published = PulledVectorLookup(
-            lambda: mirror.database if (mirror := find_existing_library_mirror(workspace)) else None
+            lambda: (
+                mirror.database
+                if (mirror := find_existing_mirror_of_subscribed_library(workspace))
+                else None
+            )
         )
         self._cache = EmbeddingCache(
             workspace.cache_dir / "embeddings.sqlite", model.key, published

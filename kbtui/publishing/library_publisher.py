@@ -229,7 +229,7 @@ class LibraryPublisher:
                 if ours[key].checksum != published[key]
             ),
             sorted(published.keys() - ours.keys()),
-            vectors=len(self._find_texts_lacking_vectors()),
+            vectors=len(self._find_texts_whose_vectors_library_lacks()),
             damaged=self._count_damaged_parts(),
             replaced_manifest=self._state.manifest_problem,
         )
@@ -251,7 +251,7 @@ class LibraryPublisher:
                 found |= {entry.key: entry.checksum for entry in contents.entries}
         return found
 
-    def _find_texts_lacking_vectors(self) -> dict[bytes, str]:
+    def _find_texts_whose_vectors_library_lacks(self) -> dict[bytes, str]:
         """Return the texts whose vectors the library lacks."""
         if self._embedder is None:
             return {}
@@ -316,7 +316,7 @@ class LibraryPublisher:
         """Send new and changed texts; return the new version's text parts."""
         current = {key: text.checksum for key, text in self._entries.texts.items()}
         last: dict[EntryKey, str] = {}
-        for part in self._list_intact_published_parts("texts"):
+        for part in self._list_undamaged_published_parts("texts"):
             last |= {entry.key: part.name for entry in self._state.texts[part.name].entries}
 
         def is_text_part_kept(part: LibraryPartReference) -> bool:
@@ -332,8 +332,8 @@ class LibraryPublisher:
             )
             return not total or live / total >= MIN_LIVE_TEXT_SHARE
 
-        kept = self._drop_small_parts_if_too_many(
-            [p for p in self._list_intact_published_parts("texts") if is_text_part_kept(p)]
+        kept = self._exclude_small_parts_from_reuse_if_too_many(
+            [p for p in self._list_undamaged_published_parts("texts") if is_text_part_kept(p)]
         )
         have = self._map_entries_in_parts_to_checksums(kept)
         lacking = [
@@ -347,7 +347,7 @@ class LibraryPublisher:
 
     def _update_vector_parts(self) -> list[LibraryPartReference]:
         """Send the vectors that the library lacks; return the new version's vector parts."""
-        old = self._list_intact_published_parts("vectors")
+        old = self._list_undamaged_published_parts("vectors")
         if self._embedder is None:
             return old
         import numpy as np
@@ -359,7 +359,7 @@ class LibraryPublisher:
             hashes = self._state.vectors[part.name].hashes
             return sum(map(needed.__contains__, hashes)) >= MIN_LIVE_VECTOR_SHARE * len(hashes)
 
-        kept = self._drop_small_parts_if_too_many(
+        kept = self._exclude_small_parts_from_reuse_if_too_many(
             [part for part in same if has_enough_needed_vectors(part)]
         )
         names = {part.name for part in kept}
@@ -387,14 +387,18 @@ class LibraryPublisher:
         hashes = sorted(held)
         for at in range(0, len(hashes), VECTORS_AT_ONCE):
             some = hashes[at : at + VECTORS_AT_ONCE]
-            kept.append(self._send_vectors(some, np.vstack([held[key] for key in some])))
+            kept.append(
+                self._send_vectors_as_new_part(some, np.vstack([held[key] for key in some]))
+            )
         embedded = self._embedder.embed_texts_in_batches(
             missing, lambda done: self._on_progress(done, len(missing))
         )
-        kept += [self._send_vectors(some, matrix) for some, matrix in embedded]
+        kept += [self._send_vectors_as_new_part(some, matrix) for some, matrix in embedded]
         return kept
 
-    def _send_vectors(self, hashes: list[bytes], matrix: np.ndarray) -> LibraryPartReference:
+    def _send_vectors_as_new_part(
+        self, hashes: list[bytes], matrix: np.ndarray
+    ) -> LibraryPartReference:
         assert self._embedder is not None
         model = self._embedder.model.key
         part = self._send_part(encode_vector_part(model, hashes, matrix), "vectors")
@@ -471,18 +475,18 @@ class LibraryPublisher:
                     names.append(part.name)
                     texts = {key: text for key, text in texts.items() if key not in found}
         for hashes, matrix in self._embedder.embed_texts_in_batches(texts):
-            part = self._send_vectors(hashes, matrix)
+            part = self._send_vectors_as_new_part(hashes, matrix)
             vector_parts.append(part)
             names.append(part.name)
         return names
 
-    def _list_intact_published_parts(self, kind: str) -> list[LibraryPartReference]:
+    def _list_undamaged_published_parts(self, kind: str) -> list[LibraryPartReference]:
         """Return the intact parts of one kind in the current version."""
         damaged = self._state.damaged
         return [p for p in self._published_parts if p.kind == kind and p.name not in damaged]
 
     @staticmethod
-    def _drop_small_parts_if_too_many(
+    def _exclude_small_parts_from_reuse_if_too_many(
         parts: list[LibraryPartReference],
     ) -> list[LibraryPartReference]:
         """Return `parts`, without the small ones if there are more than `MAX_SMALL_PARTS` of them."""
@@ -563,7 +567,7 @@ class LibraryPublisher:
 def _list_part_and_table_names(
     parts: list[LibraryPartReference], table: VectorTableVersion | None
 ) -> list[str]:
-    return [part.name for part in parts] + ([table.name] if table else [])
+    return [part.name for part in parts] + ([table.key_in_retired_objects] if table else [])
 
 
 def _group_texts_by_total_size(

@@ -23,7 +23,7 @@ from kbtui.publishing.published_library_mirror_database import (
     read_value_from_mirror_state,
 )
 from kbtui.workspace.published_library_settings import (
-    find_library_mirror_of_workspace,
+    find_mirror_of_subscribed_library,
     find_mirror_with_root,
 )
 
@@ -83,7 +83,7 @@ def read_subscription_status(
     `model` is the key of this machine's embedding model, or None if the model is unknown or
     switched off.
     """
-    mirror = find_library_mirror_of_workspace(workspace)
+    mirror = find_mirror_of_subscribed_library(workspace)
     if mirror is None:
         return None
     if not mirror.exists():

@@ -190,14 +190,14 @@ class _UnpublishedTextFinder:
         found = {}
         for topic in self._knowledge.topics:
             for subject in self._citation_target_lookup.list_subjects(topic):
-                if self._explain_why_not_published(subject.ref):
+                if self._explain_why_subject_must_not_be_published(subject.ref):
                     with suppress(KbtuiError):
                         text = read_subject_text(subject).strip()
                         if len(text) >= MIN_RECOGNIZED_TEXT:
                             found[subject.ref] = text
         return found
 
-    def _explain_why_not_published(self, ref: str) -> str | None:
+    def _explain_why_subject_must_not_be_published(self, ref: str) -> str | None:
         """Return the reason why a subject must not be published, such as `a/b is disabled`, or None."""
         topic, _, slug = ref.partition("/")
         subject = self._knowledge.find_subject(topic, slug)
@@ -231,7 +231,10 @@ class _UnpublishedTextFinder:
         reasons: list[str] = []
         for line in text.split("\n") if quoted else ():
             ref = quoted.get(_strip_markup_around_line(line))
-            if ref is None or (reason := self._explain_why_not_published(ref)) is None:
+            if (
+                ref is None
+                or (reason := self._explain_why_subject_must_not_be_published(ref)) is None
+            ):
                 lines.append(line)
                 continue
             reasons.append(reason)
@@ -260,7 +263,9 @@ class _UnpublishedTextFinder:
                     refs += [
                         ref for ref, text in self._unpublished_texts.items() if text in holder.text
                     ]
-                reasons = filter(None, map(self._explain_why_not_published, dict.fromkeys(refs)))
+                reasons = filter(
+                    None, map(self._explain_why_subject_must_not_be_published, dict.fromkeys(refs))
+                )
                 if text := "; ".join(dict.fromkeys(reasons)):
                     found[places[id(holder)]] = text
         return found

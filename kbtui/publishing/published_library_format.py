@@ -409,7 +409,7 @@ class VectorTableVersion:
     later_parts: list[str] = field(default_factory=list)
 
     @property
-    def name(self) -> str:
+    def key_in_retired_objects(self) -> str:
         """The key of this version of the table in `LibraryManifest.retired`."""
         return f"{_TABLE_VERSION_PREFIX}{self.version}"
 
@@ -461,7 +461,7 @@ class LibraryManifest:
 
     def list_needed_table_versions(self) -> list[int]:
         """Return the table versions that readers of this manifest or of a recent one need."""
-        names = [*self.retired, *([self.table.name] if self.table else [])]
+        names = [*self.retired, *([self.table.key_in_retired_objects] if self.table else [])]
         numbers = (name.removeprefix(_TABLE_VERSION_PREFIX) for name in names)
         return [int(number) for number in numbers if number.isdecimal()]
 

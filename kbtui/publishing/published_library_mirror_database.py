@@ -12,7 +12,7 @@ from kbtui.errors import KbtuiError
 from kbtui.file_reading_and_writing import delete_database_files
 from kbtui.index.embedding_cache import DAMAGE_CODES, VECTORS_TABLE
 from kbtui.index.published_vector_table_search import PUBLISHED_ROWS_TABLE
-from kbtui.workspace.paths import get_data_home
+from kbtui.workspace.paths import get_kbtui_data_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,9 @@ def convert_mirror_errors(mirror: PublishedLibraryMirrorPaths) -> Iterator[None]
         is_full = code == sqlite3.SQLITE_FULL or (
             isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         )
-        hint = f"make {get_data_home()} writable, or set XDG_DATA_HOME to another directory"
+        hint = (
+            f"make {get_kbtui_data_directory()} writable, or set XDG_DATA_HOME to another directory"
+        )
         raise KbtuiError(
             f"the mirror cannot be written: {(reason or str(error)).lower()}",
             where=str(mirror.directory),

@@ -68,7 +68,7 @@ from kbtui.workspace.paths import (
 )
 from kbtui.workspace.published_library_settings import (
     PublishedLibraryMirrorPaths,
-    find_library_mirror_of_workspace,
+    find_mirror_of_subscribed_library,
     load_library_settings,
 )
 
@@ -251,7 +251,7 @@ class _LibraryPull:
         self._db.execute("INSERT OR REPLACE INTO parts VALUES (?, ?)", (part.name, data))
         return contents
 
-    def _fetch_part(self, part: LibraryPartReference) -> bytes:
+    def _fetch_whole_part_and_count_bytes(self, part: LibraryPartReference) -> bytes:
         self._result.requests += 1
         data = read_whole_part(self._store, part)
         self._result.fetched_bytes += len(data)
@@ -281,7 +281,7 @@ class _LibraryPull:
         staged: dict[EntryKey, Path] = {}
         for group in wanted.values():
             part = group[0][1].part
-            data = self._fetch_part(part)
+            data = self._fetch_whole_part_and_count_bytes(part)
             for key, source in group:
                 path = self._staging / str(len(staged))
                 try:
@@ -316,7 +316,7 @@ class _LibraryPull:
                 continue
             known = find_hashes_with_pulled_vector(self._db, contents.model, contents.hashes)
             if len(known) < len(set(contents.hashes)):
-                data = self._fetch_part(part)
+                data = self._fetch_whole_part_and_count_bytes(part)
                 rows = read_vectors_of_part(data, part.contents_bytes, contents)
                 self._db.execute("BEGIN IMMEDIATE")
                 try:
@@ -410,7 +410,8 @@ class _LibraryPull:
         for topic in manifest.topics:
             make_private_directory(mirror.topics_directory / topic.id)
         _write_file_if_different(
-            mirror.root / KBTUI_DIRECTORY / TOPICS_FILE, _format_topics_file(manifest)
+            mirror.workspace_root / KBTUI_DIRECTORY / TOPICS_FILE,
+            _format_kb_toml_of_mirror(manifest),
         )
         facts = {
             "uri": mirror.uri,
@@ -478,7 +479,7 @@ def _write_file_if_different(path: Path, data: bytes) -> None:
     write_file_atomically(path, data)
 
 
-def _format_topics_file(manifest: LibraryManifest) -> bytes:
+def _format_kb_toml_of_mirror(manifest: LibraryManifest) -> bytes:
     """Return the content of the mirror's `kb.toml`, which makes the mirror a workspace."""
     import tomli_w
 
@@ -493,7 +494,7 @@ def pull_subscribed_library(
     workspace: Workspace, on_progress: Callable[[int, int], None] = lambda done, total: None
 ) -> LibraryPullResult:
     """Pull the library that a workspace subscribes to. Raises `UsageError` if there is no subscription."""
-    mirror = find_library_mirror_of_workspace(workspace)
+    mirror = find_mirror_of_subscribed_library(workspace)
     if mirror is None:
         settings = load_library_settings(workspace)
         hint = f'write `[library] remote = "URI"` into {settings.path}'
@@ -513,7 +514,7 @@ def record_pull_attempt_if_due(workspace: Workspace) -> bool:
     pull, because the file that specifies the library may come from someone else.
     """
     try:
-        mirror = find_library_mirror_of_workspace(workspace)
+        mirror = find_mirror_of_subscribed_library(workspace)
         settings = load_library_subscription_settings(workspace)
     except ConfigError:
         return False

@@ -144,7 +144,7 @@ class LibraryStore:
         with self._convert_store_errors(MANIFEST_NAME):
             try:
                 if self._directory is not None:
-                    self._replace_manifest_file(data, tag)
+                    self._replace_manifest_in_directory_store(data, tag)
                 else:
                     mode: Any = "create"
                     if tag is not None:
@@ -160,7 +160,9 @@ class LibraryStore:
                         hint="run the command again, and let only one job publish at a time",
                     ) from error
 
-    def _replace_manifest_file(self, data: bytes, tag: StoredObjectVersion | None) -> None:
+    def _replace_manifest_in_directory_store(
+        self, data: bytes, tag: StoredObjectVersion | None
+    ) -> None:
         """Replace the manifest in a store that is a directory. obstore cannot compare tags there."""
         assert self._directory is not None
         with (self._directory / _LOCK_NAME).open("w") as lock:

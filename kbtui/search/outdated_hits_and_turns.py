@@ -94,10 +94,14 @@ class HitFreshnessChecker:
         text = read_subject_file_inside_workspace(str(self._workspace.root), path)
         if text is None:
             # The import takes longer than reading most files.
-            from kbtui.workspace.published_library_settings import find_existing_library_mirror
+            from kbtui.workspace.published_library_settings import (
+                find_existing_mirror_of_subscribed_library,
+            )
 
-            if (mirror := find_existing_library_mirror(self._workspace)) is not None:
-                return read_subject_file_inside_workspace(os.path.realpath(mirror.root), path)
+            if (mirror := find_existing_mirror_of_subscribed_library(self._workspace)) is not None:
+                return read_subject_file_inside_workspace(
+                    os.path.realpath(mirror.workspace_root), path
+                )
         return text
 
     def _find_chunk_in_subject_file(

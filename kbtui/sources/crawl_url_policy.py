@@ -87,10 +87,10 @@ def check_url_is_allowed(url: str, allow_hosts: Collection[str]) -> None:
         raise ConfigError("not an http or https URL", where=url)
     if parts.username is not None or parts.password is not None:
         raise ConfigError("the URL contains a user name or password", where=url, hint="remove it")
-    check_host_is_allowed(host, allow_hosts)
+    check_unresolved_host_is_allowed(host, allow_hosts)
 
 
-def check_host_is_allowed(host: str, allow_hosts: Collection[str]) -> None:
+def check_unresolved_host_is_allowed(host: str, allow_hosts: Collection[str]) -> None:
     """Raise `ConfigError` for a private address or a local name that is not in `allow_hosts`.
 
     Names are not resolved.
@@ -134,7 +134,7 @@ def normalize_url(url: str) -> str | None:
     return urlunsplit((scheme, place, parts.path or "/", parts.query, ""))
 
 
-def parse_host_and_port_of_url(url: str) -> tuple[str, int | str]:
+def make_key_for_comparing_sites_of_urls(url: str) -> tuple[str, int | str]:
     """Return the host and port of a URL.
 
     Ports 80 and 443 become "web", so that the result is equal for the http and https URLs of a
@@ -160,13 +160,14 @@ class AllowedUrlPrefixes:
         self._first = first
         self.description = " or ".join(chosen)
         self._inside = [
-            (parse_host_and_port_of_url(prefix), urlsplit(prefix).path or "/") for prefix in chosen
+            (make_key_for_comparing_sites_of_urls(prefix), urlsplit(prefix).path or "/")
+            for prefix in chosen
         ]
 
     def __contains__(self, url: str) -> bool:
         if url == self._first:
             return True
-        origin, path = parse_host_and_port_of_url(url), urlsplit(url).path or "/"
+        origin, path = make_key_for_comparing_sites_of_urls(url), urlsplit(url).path or "/"
         # `/docs/../private` is not below `/docs/`.
         if any(part in ("..", ".") for part in unquote(path).split("/")):
             return False

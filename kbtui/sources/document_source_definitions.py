@@ -20,7 +20,7 @@ from kbtui.knowledge.toml_config_editor import (
     read_toml_file_as_text,
     write_toml_file_change,
 )
-from kbtui.workspace.paths import SOURCES_FILE, find_local_time_zone
+from kbtui.workspace.paths import SOURCES_FILE, find_client_time_zone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,7 +117,7 @@ def find_next_cron_time(expression: str, after: float) -> float | None:
     """
     from cronsim import CronSim
 
-    zone = find_local_time_zone()
+    zone = find_client_time_zone()
     for moment in CronSim(expression, datetime.fromtimestamp(after, zone).replace(tzinfo=None)):
         # When daylight saving time ends, an hour repeats: a later local time can be an earlier moment.
         if (seconds := moment.replace(tzinfo=zone).timestamp()) > after:
@@ -344,7 +344,7 @@ def format_source_as_toml(source: DocumentSourceDefinition) -> str:
     return tomli_w.dumps({"source": {source.name: source.block}})
 
 
-def add_document_source(
+def add_source_definition(
     workspace: Workspace, name: str, block: Mapping[str, object]
 ) -> DocumentSourceDefinition:
     """Add a source to `kb-sources.toml`, and return the source.
@@ -360,7 +360,7 @@ def add_document_source(
     return source
 
 
-def edit_document_source(
+def change_source_definition_keys(
     workspace: Workspace, name: str, changes: Mapping[str, object]
 ) -> DocumentSourceDefinition:
     """Change keys of a source, and return the changed source. A key with the value None is removed.
@@ -376,7 +376,7 @@ def edit_document_source(
     return source
 
 
-def remove_document_source(workspace: Workspace, name: str) -> None:
+def remove_source_definition(workspace: Workspace, name: str) -> None:
     """Remove a source from `kb-sources.toml`. Raises `NothingFound` or `ConfigError`."""
     load_source_definitions(workspace).find_source(name)
     _change_or_remove_source_table(workspace, name, None)

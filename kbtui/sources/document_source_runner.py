@@ -18,7 +18,7 @@ from kbtui.errors import ConfigError, KbtuiError, UsageError
 from kbtui.sources.document_source_definitions import (
     find_source_approval_time,
     load_source_definitions,
-    remove_document_source,
+    remove_source_definition,
 )
 from kbtui.sources.http_fetcher import (
     HttpFetcher,
@@ -85,8 +85,8 @@ def run_document_source(
             memory = userdata.load_fetched_address_facts(name)
             context = SourceRunContext(source, store, memory, on_progress)
             limits = limits or make_source_run_limits(load_settings())
-            fetching = _fetch_source_documents(workspace.root, context, limits, resolve)
-            interrupted = _run_source_until_end_or_stop(context, fetching, should_stop)
+            fetching = _fetch_and_store_source_documents(workspace.root, context, limits, resolve)
+            interrupted = _run_fetching_until_end_or_stop(context, fetching, should_stop)
             run = _make_source_run_record(context, began)
             userdata.save_fetched_address_facts(name, context.new_memory)
         except (KbtuiError, OSError) as error:
@@ -107,8 +107,8 @@ def lock_document_source(workspace: Workspace, name: str) -> Iterator[None]:
 
     Raises `SourceAlreadyRunningError` if the source is already locked.
     """
-    make_private_directory(workspace.data_dir)
-    path = workspace.data_dir / f"source-{name}.lock"
+    make_private_directory(workspace.user_data_directory)
+    path = workspace.user_data_directory / f"source-{name}.lock"
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,7 +118,7 @@ def lock_document_source(workspace: Workspace, name: str) -> Iterator[None]:
         yield
 
 
-def _run_source_until_end_or_stop(
+def _run_fetching_until_end_or_stop(
     context: SourceRunContext, fetching: Coroutine[Any, Any, None], should_stop: Callable[[], bool]
 ) -> bool:
     """Run `fetching` until it ends or `should_stop` returns true.
@@ -187,11 +187,11 @@ def count_source_documents(workspace: Workspace, source: DocumentSourceDefinitio
     """Return how many documents a source has. Raises `KbtuiError` if they cannot be read."""
     open_source_document_store(workspace, source)
     return sum(
-        len(found.documents) for found in _open_document_stores_in_all_topics(workspace, source)
+        len(found.documents) for found in _open_stores_of_source_in_all_topics(workspace, source)
     )
 
 
-def _open_document_stores_in_all_topics(
+def _open_stores_of_source_in_all_topics(
     workspace: Workspace, source: DocumentSourceDefinition
 ) -> list[SourceDocumentStore]:
     """Open the stores of a source's documents in all topics.
@@ -235,8 +235,8 @@ def remove_source_and_fetched_files(workspace: Workspace, name: str, *, keep: bo
             problems.append(
                 f"the source's documents cannot be read, so they stay unchanged: {error}"
             )
-        stores = _open_document_stores_in_all_topics(workspace, source)
-        remove_document_source(workspace, name)
+        stores = _open_stores_of_source_in_all_topics(workspace, source)
+        remove_source_definition(workspace, name)
         for store in stores:
             if keep:
                 store.detach_documents_from_source()
@@ -261,7 +261,7 @@ async def _run_fetching_unless_stopped(
     task.result()
 
 
-async def _fetch_source_documents(
+async def _fetch_and_store_source_documents(
     root: Path, run: SourceRunContext, limits: SourceRunLimits, resolve: HostResolver
 ) -> None:
     from kbtui.sources.document_text_extraction import TextExtractorProcess

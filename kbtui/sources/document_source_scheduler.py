@@ -14,7 +14,7 @@ from kbtui.sources.document_source_definitions import (
     load_source_definitions,
 )
 from kbtui.userdata.user_data_store import UserData
-from kbtui.workspace.client_environment import make_child_environment
+from kbtui.workspace.client_environment import make_client_environment_for_child_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -99,7 +99,7 @@ class DocumentSourceScheduler:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 cwd="/",
-                env=make_child_environment(),
+                env=make_client_environment_for_child_process(),
                 umask=self._umask,
             )
 

@@ -473,7 +473,7 @@ def _split_plain_text_into_title_tags_and_body(text: str, *, markdown: bool) -> 
     }
 
 
-def main() -> None:
+def answer_extraction_requests() -> None:
     """Answer extraction requests until stdin ends."""
     import resource
     import warnings
@@ -503,7 +503,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    answer_extraction_requests()
 
 
 EXTRACTION_SECONDS = 60.0

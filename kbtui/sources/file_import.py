@@ -67,8 +67,10 @@ async def import_source_files(
         raise KbtuiError("the file does not exist", where=str(base))
     if not base.is_file() and not base.is_dir():
         raise KbtuiError("neither a file nor a directory", where=str(base))
-    named = _make_document_url_prefix(run.source.file or "", base, root)
-    found = [(base, "")] if base.is_file() else list(_list_files_to_import(run, base, named))
+    named = _make_url_prefix_of_imported_files(run.source.file or "", base, root)
+    found = (
+        [(base, "")] if base.is_file() else list(_iterate_visible_files_to_import(run, base, named))
+    )
     if len(found) > limits.files:
         reason = limits.explain_too_many_documents(len(found), "files")
         run.record_failed_document(named, reason, permanent=False)
@@ -80,7 +82,7 @@ async def import_source_files(
         await _import_source_file(run, path, relative, named + below, extractor, limits.bytes)
 
 
-def _make_document_url_prefix(file: str, base: Path, root: Path) -> str:
+def _make_url_prefix_of_imported_files(file: str, base: Path, root: Path) -> str:
     """Return the path that all URLs of a source's documents begin with.
 
     A relative `file` is returned unchanged. An absolute path inside the workspace becomes relative
@@ -92,7 +94,7 @@ def _make_document_url_prefix(file: str, base: Path, root: Path) -> str:
     return real.relative_to(top).as_posix() if real.is_relative_to(top) else base.name
 
 
-def _list_files_to_import(
+def _iterate_visible_files_to_import(
     run: SourceRunContext, base: Path, named: str
 ) -> Iterator[tuple[Path, str]]:
     """Yield each file in the directory `base`, with its relative path.

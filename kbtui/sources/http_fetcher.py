@@ -214,7 +214,7 @@ class HttpFetcher:
             raise FetchError(reason, permanent=True) from error
         host = parsed.raw_host.decode("ascii")
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
-        client = self._get_or_create_http_client(parsed.scheme, host, port)
+        client = self._get_or_create_http_client_of_host(parsed.scheme, host, port)
         headers = {
             "Host": parsed.netloc.decode("ascii"),
             "User-Agent": USER_AGENT,
@@ -266,7 +266,9 @@ class HttpFetcher:
                     raise FetchError(f"{private.message} ({private.hint})", permanent=True)
         return found
 
-    def _get_or_create_http_client(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
+    def _get_or_create_http_client_of_host(
+        self, scheme: str, host: str, port: int
+    ) -> httpx.AsyncClient:
         """Return the HTTP client of a host.
 
         Each host has its own client, because a shared client would not check all certificates.

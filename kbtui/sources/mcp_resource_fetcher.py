@@ -80,7 +80,7 @@ async def fetch_mcp_resources(
             raise KbtuiError(
                 f"the MCP server failed: {_describe_mcp_error(failure)}",
                 where=source.url_path_or_command,
-                hint=_read_last_server_log_line(log),
+                hint=_read_last_stderr_line_of_mcp_server(log),
             ) from failure
 
 
@@ -92,7 +92,7 @@ def _describe_mcp_error(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-def _read_last_server_log_line(log: Any) -> str | None:
+def _read_last_stderr_line_of_mcp_server(log: Any) -> str | None:
     """Return the last line that the server wrote to stderr, as a hint."""
     log.seek(0, os.SEEK_END)
     log.seek(max(0, log.tell() - 2000))

@@ -27,7 +27,7 @@ from kbtui.knowledge.subject_files import (
     replace_file_text,
     write_new_file,
 )
-from kbtui.sources.crawl_url_policy import parse_host_and_port_of_url
+from kbtui.sources.crawl_url_policy import make_key_for_comparing_sites_of_urls
 from kbtui.sources.document_source_definitions import SourceRunProgress
 from kbtui.sources.document_text_extraction import EXTRACTION_VERSION
 
@@ -323,7 +323,7 @@ def make_document_name_from_url(url: str, base: str) -> str:
     path = unquote(parts.path, errors="replace")
     common = unquote(start.path, errors="replace").rpartition("/")[0] + "/"
     names = []
-    if parse_host_and_port_of_url(url) == parse_host_and_port_of_url(base):
+    if make_key_for_comparing_sites_of_urls(url) == make_key_for_comparing_sites_of_urls(base):
         path = path.removeprefix(common)
     else:
         names.append(parts.hostname or "host")

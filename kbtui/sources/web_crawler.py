@@ -149,7 +149,9 @@ class WebCrawler:
             self._enqueue_links(self._run.memory.get(url, {}).get("links", []), depth)
             return
         if found.content_type in _XML:
-            self._enqueue_urls(_find_sitemap_urls(found.body.decode("utf-8", "replace")), depth)
+            self._enqueue_urls(
+                _parse_page_urls_in_sitemap(found.body.decode("utf-8", "replace")), depth
+            )
             return
         kind = found.content_type
         try:
@@ -279,7 +281,9 @@ class WebCrawler:
                     self._run.record_failed_document(url, error.reason, permanent=False)
                 continue
             text = _unpack_sitemap(found.body)
-            locations = [url for url in map(normalize_url, _find_sitemap_urls(text)) if url]
+            locations = [
+                url for url in map(normalize_url, _parse_page_urls_in_sitemap(text)) if url
+            ]
             if "<sitemapindex" in text[:2000]:
                 fresh = [url for url in locations if url not in seen]
                 seen.update(fresh)
@@ -288,7 +292,7 @@ class WebCrawler:
                 self._enqueue_urls(locations, 1)
 
 
-def _find_sitemap_urls(text: str) -> list[str]:
+def _parse_page_urls_in_sitemap(text: str) -> list[str]:
     found = [
         html.unescape(match[1].strip().removesuffix("]]>").strip())
         for match in _SITEMAP_LOCATION.finditer(text)

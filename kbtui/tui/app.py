@@ -42,7 +42,7 @@ from kbtui.tui.theme import (
     load_user_themes,
 )
 from kbtui.tui.tui_command_table import parse_keymap_settings
-from kbtui.workspace.paths import get_config_home
+from kbtui.workspace.paths import get_kbtui_config_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -119,7 +119,7 @@ class KbtuiApp(App[None]):
 
     def _load_themes_and_choose_one(self) -> str:
         """Load the user's themes, and return the name of the theme to use."""
-        themes, problems = load_user_themes(Path(get_config_home(), "themes"))
+        themes, problems = load_user_themes(Path(get_kbtui_config_directory(), "themes"))
         self._own_themes |= {theme.name: theme for theme in themes}
         self.problems += problems
         wanted = self.library.settings.theme

@@ -269,7 +269,7 @@ class BookmarksScreen(BookmarkAndMarkScreenBase):
 
     def read_rows(self) -> list[ListRow]:
         bookmarks = BookmarkAnchorStore(self._library.workspace, self._userdata).list_bookmarks()
-        marks = self._library.find_marks_in_conversations_of_turns(one.ref for one in bookmarks)
+        marks = self._library.find_all_marks_in_conversations_of_turns(one.ref for one in bookmarks)
         return [self._make_row(bookmark, marks) for bookmark in bookmarks]
 
     def _make_row(self, bookmark: Bookmark, marks: MarksOfTurns) -> ListRow:

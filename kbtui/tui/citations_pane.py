@@ -213,7 +213,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
         def find_citing_turns() -> tuple[list[Citation], MarksOfTurns]:
             found = self._library.find_citing_turns(target)
-            return found, self._library.find_marks_in_conversations_of_turns(
+            return found, self._library.find_all_marks_in_conversations_of_turns(
                 cite.source for cite in found
             )
 

@@ -357,7 +357,7 @@ def _make_recent_citing_turn_blocks(
         one.source for one in citations
     )
     shown = citations[:MAX_CITATIONS]
-    marks = library.find_marks_in_conversations_of_turns(one.source for one in shown)
+    marks = library.find_all_marks_in_conversations_of_turns(one.source for one in shown)
     heading = f"Cited in the last {CITATION_DAYS} days"
     blocks: list[ReaderBlock] = [make_heading_block("cites", heading, f"{len(citations):,}")]
     if not citations:

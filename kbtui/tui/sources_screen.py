@@ -16,8 +16,8 @@ from kbtui.errors import KbtuiError, UsageError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.sources.document_source_definitions import (
     MAIN_KEY,
-    add_document_source,
-    edit_document_source,
+    add_source_definition,
+    change_source_definition_keys,
     find_source_approval_time,
     format_source_as_toml,
     load_source_definitions,
@@ -383,7 +383,7 @@ def add_and_approve_source_from_form(
     if not what:
         raise UsageError("enter what the source should fetch")
     name = values["name"] or suggest_source_name(kind, what)
-    source = add_document_source(workspace, name, make_source_toml_table(values, kind))
+    source = add_source_definition(workspace, name, make_source_toml_table(values, kind))
     record_source_approval(workspace, UserData(workspace), source)
     return source
 
@@ -409,7 +409,7 @@ def change_source_from_form(
         del changes["depth"]  # 1 is the default
     if not changes:
         return current, approved
-    source = edit_document_source(workspace, before.name, changes)
+    source = change_source_definition_keys(workspace, before.name, changes)
     if approved:
         record_source_approval(workspace, userdata, source)
     return source, approved

@@ -53,7 +53,7 @@ class BookmarkAnchorStore:
     def __init__(self, workspace: Workspace, userdata: UserData) -> None:
         self._workspace, self._userdata = workspace, userdata
         self._file = UserDataSqliteFile(
-            workspace.data_dir / "bookmark-anchors.sqlite",
+            workspace.user_data_directory / "bookmark-anchors.sqlite",
             _TABLES,
             hint="check the file's permissions and the free space on its disk",
             sync=False,

@@ -134,7 +134,7 @@ def log_search_answer(
     in `QueryLog.log_search`.
     """
     if settings.query_log and answer.query.strip() and not answer.mistakes:
-        damage = QueryLog(workspace.data_dir / "queries.sqlite").log_search(
+        damage = QueryLog(workspace.user_data_directory / "queries.sqlite").log_search(
             answer.query, answer.mode, answer.total, origin, caller, milliseconds,
             filters=answer.filters, is_gap=answer.is_gap,
             is_meaning_only=answer.has_notice("meaning_only"), replaces=replaces,

@@ -24,7 +24,7 @@ from kbtui.references import make_conversation_ref
 from kbtui.search.outdated_hits_and_turns import list_outdated_turns
 from kbtui.terminal_text import format_counted_noun
 from kbtui.userdata.query_log import get_local_midnight, list_last_local_dates
-from kbtui.userdata.turn_mark_lookup import MarksOfTurns, find_marks_in_conversations_of_turns
+from kbtui.userdata.turn_mark_lookup import MarksOfTurns, find_all_marks_in_conversations_of_turns
 from kbtui.workspace import Settings
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def collect_token_statistics(
     Every list except `by_day` has at most `limit` rows. `subjects_by_target` maps the target of a
     citation to the cited subject.
     """
-    used = list(_iterate_turn_usage_in_period(db, since, until))
+    used = list(_iterate_tokens_used_by_turns_in_period(db, since, until))
     turns = defaultdict(list)
     for one in used:
         turns[one.conversation, one.turn].append(one)
@@ -177,7 +177,7 @@ def _find_last_day_with_tokens_before(db: sqlite3.Connection, since: float) -> s
     return None if latest is None else format_unix_time_as_day(latest)
 
 
-def _iterate_turn_usage_in_period(
+def _iterate_tokens_used_by_turns_in_period(
     db: sqlite3.Connection, since: float, until: float
 ) -> Iterator[_TurnTokenUsage]:
     """Yield the tokens that each turn used with each model.
@@ -400,7 +400,7 @@ def collect_usage_statistics(
         outdated_turns=outdated_turns,
         outdated_turns_total=len(outdated),
         tokens=tokens,
-        marks=find_marks_in_conversations_of_turns(
+        marks=find_all_marks_in_conversations_of_turns(
             workspace, (turn.ref for turn in outdated_turns)
         ),
     )

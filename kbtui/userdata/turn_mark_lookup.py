@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 _MARK_FILTERS = ("mark:", "marked:")
 
 
-def list_marked_turns_for_request(workspace: Workspace, request: SearchRequest) -> tuple[str, ...]:
+def list_marked_turns_if_search_filters_by_marks(
+    workspace: Workspace, request: SearchRequest
+) -> tuple[str, ...]:
     """Return the marked turns for `SearchRequest.marked`, if the request filters by marks.
 
     The result is () if the request does not filter by marks, or if the marks cannot be read. In the
@@ -71,7 +73,9 @@ class MarksOfTurns(NamedTuple):
         return make_marks_json_field_of_turn(self.get_marks_of_turn(ref))
 
 
-def find_marks_in_conversations_of_turns(workspace: Workspace, refs: Iterable[str]) -> MarksOfTurns:
+def find_all_marks_in_conversations_of_turns(
+    workspace: Workspace, refs: Iterable[str]
+) -> MarksOfTurns:
     """Return all marks in the conversations that contain the turns and calls in `refs`.
 
     References to anything else are ignored. Conversations that cannot be read are left out. If the
@@ -135,7 +139,7 @@ def _open_mark_store(workspace: Workspace) -> MarkStore | None:
     The module `turn_mark_store` is imported only if there are marks, because the import takes 3 ms.
     """
     try:
-        (workspace.data_dir / MARKS_FILE_NAME).stat()
+        (workspace.user_data_directory / MARKS_FILE_NAME).stat()
     except FileNotFoundError:
         return None
     except OSError:

@@ -61,7 +61,7 @@ class MarkStore:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self.file = UserDataSqliteFile(
-            workspace.data_dir / MARKS_FILE_NAME,
+            workspace.user_data_directory / MARKS_FILE_NAME,
             _TABLES,
             hint="check the file's permissions and the free space on its disk",
             sync=True,
@@ -112,7 +112,7 @@ class MarkStore:
             state,
             note=replace_surrogates(note.strip()),
             superseded_by=superseded_by,
-            target_anchor=self._make_superseding_target_anchor(superseded_by),
+            target_anchor=self._make_anchor_of_superseding_turn_or_call(superseded_by),
             passage=passage,
             now=time.time(),
         )
@@ -141,7 +141,7 @@ class MarkStore:
             _write_mark(db, mark)
         return mark
 
-    def _make_superseding_target_anchor(
+    def _make_anchor_of_superseding_turn_or_call(
         self, superseded_by: str | None
     ) -> MarkedEventIdentity | None:
         """Return the anchor of the turn or call that the reference `superseded_by` refers to.
@@ -263,7 +263,7 @@ class MarkStore:
                     found[mark.id] = mark._replace(superseded_by=ref), problem
                 else:
                     found[mark.id] = mark, "gone"
-        absent = self._find_absent_targets(
+        absent = self._find_superseding_references_that_do_not_exist(
             mark.superseded_by for mark in marks if mark.superseded_by and not mark.target_anchor
         )
         return [
@@ -271,7 +271,7 @@ class MarkStore:
             for mark in marks
         ]
 
-    def _find_absent_targets(self, refs: Iterable[str]) -> set[str]:
+    def _find_superseding_references_that_do_not_exist(self, refs: Iterable[str]) -> set[str]:
         """Return the references whose topic, subject or conversation does not exist."""
         from kbtui.conversations.conversation_repository import find_conversation
         from kbtui.knowledge import load_knowledge

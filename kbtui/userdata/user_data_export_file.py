@@ -229,7 +229,7 @@ class UserDataFileReader:
             **dict.fromkeys(RECORD_KINDS, self._add_record),
             "bookmark_anchor": self._add_bookmark_anchor,
             "kept_removal": self._add_kept_session_removal,
-            "kept_session": self._add_kept_session,
+            "kept_session": self._parse_and_add_kept_session,
             "copy": self._add_session_copy,
         }
         record_bytes = 0
@@ -350,7 +350,7 @@ class UserDataFileReader:
         self._check_is_not_duplicate("kept_removal", shape["id"])
         self._data.kept_removals[shape["id"]] = float(shape["removed_at"])
 
-    def _add_kept_session(self, shape: dict[str, Any]) -> None:
+    def _parse_and_add_kept_session(self, shape: dict[str, Any]) -> None:
         del shape["kind"]
         session = KeptSession(**shape, original_state="", kept_size=0)
         if not is_untrusted_session_record_valid(session):

@@ -181,7 +181,7 @@ class UserData:
     """
 
     def __init__(self, workspace: Workspace) -> None:
-        self.directory = workspace.data_dir
+        self.directory = workspace.user_data_directory
         self.query_log = QueryLog(self.directory / "queries.sqlite")
         self.file = UserDataSqliteFile(
             self.directory / "journal.sqlite",

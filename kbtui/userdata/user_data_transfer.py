@@ -93,7 +93,9 @@ def collect_user_data(
     data = ExportedUserData()
     if not is_only_here:
         data.kept, data.kept_removals = kept, read_times_of_removal_from_session_archive()
-        left_out += _list_unregistered_data_directories([one.data_dir for one, _ in found.values()])
+        left_out += _list_unregistered_data_directories(
+            [one.user_data_directory for one, _ in found.values()]
+        )
     for workspace, project_key in found.values():
         records = [
             record
@@ -128,18 +130,18 @@ def _make_exported_workspace(workspace: Workspace, project_key: str) -> Exported
     return ExportedWorkspaceData(root, workspace.id, repository, directory)
 
 
-class _WorkspaceKnownByDataOnly(Workspace):
+class _UserDataDirectoryAsWorkspace(Workspace):
     """A workspace whose root is unknown. Its attribute `root` contains its data directory."""
 
     @property
-    def data_dir(self) -> Path:
+    def user_data_directory(self) -> Path:
         return self.root
 
 
 def _list_unregistered_data_directories(known: Collection[Path]) -> Iterator[ExportOmission]:
     """Yield each data directory that contains user data but belongs to no registered workspace."""
     try:
-        folders = sorted(Path(paths.get_data_home()).iterdir())
+        folders = sorted(Path(paths.get_kbtui_data_directory()).iterdir())
     except OSError:
         return
     for folder in folders:
@@ -148,7 +150,7 @@ def _list_unregistered_data_directories(known: Collection[Path]) -> Iterator[Exp
         try:
             kinds = {
                 one.kind
-                for file in list_user_data_record_files(_WorkspaceKnownByDataOnly(folder))
+                for file in list_user_data_record_files(_UserDataDirectoryAsWorkspace(folder))
                 for one in file.read_user_records()
                 if one.value is not None
             }
@@ -320,7 +322,7 @@ def import_user_data(
     backed up before they are changed. Raises `UsageError` if the exported file cannot be used, and
     `WorkspaceError` if the data on this machine cannot be changed.
     """
-    home = Path(paths.get_data_home())
+    home = Path(paths.get_kbtui_data_directory())
     try:
         paths.make_private_directory(home)
         _remove_staging_directories_of_killed_imports(home)
@@ -373,13 +375,13 @@ class _UserDataImport:
         missing = [one for one in matches if one.workspace is None]
         self._report = UserDataImportReport(imports, missing, ImportedRecordCounts())
         self._stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        self._backup = Path(paths.get_data_home(), _BACKUPS, self._stamp)
+        self._backup = Path(paths.get_kbtui_data_directory(), _BACKUPS, self._stamp)
         self._has_backup = False
 
     def run(self) -> UserDataImportReport:
         if self._options.is_dry_run:
-            self._count_kept_sessions(self._plan_archive_merge())
-            for _, file, added, counted in self._iterate_record_files():
+            self._count_changes_of_kept_sessions(self._plan_archive_merge())
+            for _, file, added, counted in self._iterate_local_record_files_with_imported_records():
                 self._merge_records(file.read_user_records(), added, counted)
             return self._report
         try:
@@ -402,7 +404,7 @@ class _UserDataImport:
             stack.enter_context(lock_session_archive())
             transactions: list[tuple[UserDataSqliteFile, sqlite3.Connection, Path]] = []
             for number, (workspace, file, added, counted) in enumerate(
-                self._iterate_record_files()
+                self._iterate_local_record_files_with_imported_records()
             ):
                 is_new = not file.file.path.exists()
                 with file.file.convert_sqlite_errors():
@@ -436,7 +438,7 @@ class _UserDataImport:
             remove_unused_session_copies()
         self._add_bookmark_anchors()
 
-    def _iterate_record_files(
+    def _iterate_local_record_files_with_imported_records(
         self,
     ) -> Iterator[
         tuple[Workspace, UserDataRecordFile, list[UserDataRecord], WorkspaceUserDataImportReport]
@@ -506,7 +508,7 @@ class _UserDataImport:
         If the directory begins with the path of an exported workspace, this prefix is replaced by the
         path of the matching local workspace.
         """
-        directory = paths.convert_path_from_utf8(session.working_directory)
+        directory = paths.convert_utf8_path_to_process_encoding(session.working_directory)
         for root, sections in sorted(self._matches.items()):
             for one in sections:
                 rest = directory.removeprefix(one.root)
@@ -514,7 +516,7 @@ class _UserDataImport:
                     return replace(session, working_directory=root + rest)
         return session
 
-    def _count_kept_sessions(self, merge: ArchiveMergeChanges) -> None:
+    def _count_changes_of_kept_sessions(self, merge: ArchiveMergeChanges) -> None:
         earlier = {one.id for one in merge.replaced}
         counts, written = self._report.kept_sessions, {one.id for one in merge.written}
         counts.added = len(written - earlier)
@@ -528,7 +530,7 @@ class _UserDataImport:
         Returns the other files of the archive that must be written or removed.
         """
         merge = self._plan_archive_merge()
-        self._count_kept_sessions(merge)
+        self._count_changes_of_kept_sessions(merge)
         for one in merge.replaced:
             with suppress(FileNotFoundError):
                 target = self._make_backup_path(f"kept/files/{one.file_name}")
@@ -553,7 +555,7 @@ class _UserDataImport:
             added = [pair for pair in found if pair not in known and pair[1] != root]
             data = make_content_of_remembered_worktrees_file(workspace, added) if added else None
             if data is not None:
-                paths.make_private_directory(workspace.data_dir)
+                paths.make_private_directory(workspace.user_data_directory)
                 path = get_remembered_worktrees_path(workspace)
                 old = path.read_bytes() if path.exists() else None
                 changes.append(FileWriteOrRemoval(path, old, data))
@@ -583,7 +585,7 @@ class _UserDataImport:
         return path
 
     def _back_up_files(self, changes: Iterable[FileWriteOrRemoval]) -> None:
-        home = Path(paths.get_data_home())
+        home = Path(paths.get_kbtui_data_directory())
         for path, old, _ in changes:
             if old is not None:
                 self._make_backup_path(str(path.relative_to(home))).write_bytes(old)

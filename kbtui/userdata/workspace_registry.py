@@ -60,7 +60,7 @@ def register_workspace(workspace: Workspace, settings: Settings) -> None:
     recorded can still be used.
     """
     root = str(workspace.root)
-    if _is_in_directories(root, [os.path.realpath(paths.get_cache_home())]):
+    if _is_in_directories(root, [os.path.realpath(paths.get_kbtui_cache_directory())]):
         return
     if _is_in_directories(root, get_directories_excluded_from_registry(settings)):
         unregister_workspace(workspace.root)
@@ -73,14 +73,14 @@ def register_workspace(workspace: Workspace, settings: Settings) -> None:
         "project": list(map(paths.convert_path_to_utf8, identity)),
     }
     with suppress(OSError, ValueError):
-        paths.make_private_directory(workspace.data_dir)
+        paths.make_private_directory(workspace.user_data_directory)
         data = json.dumps(record).encode("ascii")
-        write_file_atomically(workspace.data_dir / _REGISTRY_FILE, data)
+        write_file_atomically(workspace.user_data_directory / _REGISTRY_FILE, data)
 
 
 def is_workspace_registered(workspace: Workspace) -> bool:
     """Return whether a workspace has a record in the registry."""
-    return (workspace.data_dir / _REGISTRY_FILE).exists()
+    return (workspace.user_data_directory / _REGISTRY_FILE).exists()
 
 
 def list_registered_workspaces(
@@ -96,7 +96,7 @@ def list_registered_workspaces(
     excluded = get_directories_excluded_from_registry(settings)
     found: dict[str, tuple[float, ProjectIdentity]] = {}
     with suppress(OSError):
-        for path in Path(paths.get_data_home()).glob(f"*/{_REGISTRY_FILE}"):
+        for path in Path(paths.get_kbtui_data_directory()).glob(f"*/{_REGISTRY_FILE}"):
             if (record := _read_registry_record_of_workspace(path)) is not None:
                 root, opened, identity = record
                 found[root] = opened, identity
@@ -167,7 +167,7 @@ def unregister_workspace(root: Path) -> bool:
     Its bookmarks, query log and index are not deleted. When an engine next refreshes the index of
     the workspace, the workspace is registered again.
     """
-    directory = Workspace(root).data_dir
+    directory = Workspace(root).user_data_directory
     try:
         (directory / _REGISTRY_FILE).unlink()
     except OSError:
@@ -181,8 +181,8 @@ def _read_registry_record_of_workspace(path: Path) -> tuple[str, float, ProjectI
     """Return the root, the time and the project in a registry file; None if it is not valid."""
     try:
         record = json.loads(read_regular_file(path))
-        root = paths.convert_path_from_utf8(record["root"])
-        key, name = map(paths.convert_path_from_utf8, record["project"])
+        root = paths.convert_utf8_path_to_process_encoding(record["root"])
+        key, name = map(paths.convert_utf8_path_to_process_encoding, record["project"])
         opened = float(record["opened"])
         is_valid = root.startswith("/") and path.parent.name == paths.make_workspace_key(root)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):

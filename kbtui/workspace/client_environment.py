@@ -2,7 +2,7 @@
 
 An engine serves clients with different environments, for example with different values of HOME.
 Threads and tasks that work for a client run within `ClientEnvironment.apply_to_thread_or_task`, which makes
-`paths.read_environment_variable` return the client's variables.
+`paths.read_client_environment_variable` return the client's variables.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def make_thread_with_client_environment(target: Callable[[], object], name: str)
     return Thread(target=copy_context().run, args=(target,), name=name, daemon=True)
 
 
-def make_child_environment() -> dict[str, str]:
+def make_client_environment_for_child_process() -> dict[str, str]:
     """Return the environment for a new process that works in the current client environment.
 
     In the engine, the environment contains no credentials for the stores of published libraries.

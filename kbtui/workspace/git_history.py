@@ -13,7 +13,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.workspace.client_environment import make_child_environment
+from kbtui.workspace.client_environment import make_client_environment_for_child_process
 from kbtui.workspace.paths import find_git_root
 
 if TYPE_CHECKING:
@@ -272,7 +272,9 @@ class GitHistory:
     def find_history_problem(self) -> str | None:
         """Return the reason why the history cannot be read; None if it can be read, or has no commits yet."""
         try:
-            done = self._run_git_or_raise("log", "-1", "--no-show-signature", "--format=%H")
+            done = self._run_git_and_return_completed_process(
+                "log", "-1", "--no-show-signature", "--format=%H"
+            )
         except subprocess.TimeoutExpired:
             return f"it took more than {GIT_SECONDS:.0f} seconds"
         except (OSError, ValueError, subprocess.SubprocessError) as error:
@@ -286,19 +288,21 @@ class GitHistory:
     def _run_git(self, *arguments: str) -> bytes | None:
         """Return the output of a `git` command; None if it fails."""
         try:
-            done = self._run_git_or_raise(*arguments)
+            done = self._run_git_and_return_completed_process(*arguments)
         except (OSError, ValueError, subprocess.SubprocessError):
             return None
         is_usable = done.returncode == 0 and len(done.stdout) <= OUTPUT_BYTES_MAX
         return done.stdout if is_usable else None
 
-    def _run_git_or_raise(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    def _run_git_and_return_completed_process(
+        self, *arguments: str
+    ) -> subprocess.CompletedProcess[bytes]:
         """Run a `git` command. Raises `OSError`, `ValueError` or `SubprocessError` if it cannot run."""
         settings = [word for setting in _SAFE_SETTINGS for word in ("-c", setting)]
         command = ["git", "--no-pager", "--literal-pathspecs", *settings, "-C", self.root]
         environment = {
             name: value
-            for name, value in make_child_environment().items()
+            for name, value in make_client_environment_for_child_process().items()
             if not name.startswith("GIT_") or name in _KEPT_VARIABLES
         }
         environment |= {

@@ -35,7 +35,7 @@ MAX_DEPTH = 50
 
 
 @dataclass(frozen=True)
-class JpConfigLayer:
+class ParsedConfigFile:
     """A parsed configuration file."""
 
     path: Path
@@ -52,7 +52,7 @@ class LoadedConfigLayers:
     * `is_cut` is true if a layer has more files than the limit, so that some were not read.
     """
 
-    layers: list[JpConfigLayer] = field(default_factory=list)
+    layers: list[ParsedConfigFile] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
     errors: list[ConfigError] = field(default_factory=list)
     load_paths: list[str] = field(default_factory=list)
@@ -69,7 +69,11 @@ def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> LoadedC
     outside the workspace is ignored. Never raises; errors are in `LoadedConfigLayers.errors`.
     """
     found = LoadedConfigLayers()
-    stems = _list_layer_paths_without_extension(workspace, cwd) if workspace.is_jp_workspace else ()
+    stems = (
+        _iterate_jp_layer_paths_without_extension(workspace, cwd)
+        if workspace.is_jp_workspace
+        else ()
+    )
     for stem in stems:
         path = _find_config_layer_file(stem, found.files)
         if path is not None:
@@ -172,18 +176,20 @@ def parse_config_text(path: Path, text: str) -> dict[str, Any]:
         raise ConfigError("the file is nested too deeply", where=str(path)) from error
     except Exception as error:
         # `except` cannot name the exceptions of yaml and json5, which are imported only when needed.
-        message = f"not valid {language}: {_format_parse_error(error)}"
+        message = f"not valid {language}: {_format_parse_error_on_one_line(error)}"
         raise ConfigError(message, where=str(path)) from error
     if not isinstance(data, dict):
         raise ConfigError("must contain a table of keys and values", where=str(path))
     return data
 
 
-def _format_parse_error(error: Exception) -> str:
+def _format_parse_error_on_one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _list_layer_paths_without_extension(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
+def _iterate_jp_layer_paths_without_extension(
+    workspace: Workspace, cwd: Path | None
+) -> Iterator[Path]:
     """Yield the paths of JP's configuration layers, without extensions, in merging order."""
     yield Path(get_jp_config_home(), "config")
     yield workspace.jp_directory / "config"
@@ -244,7 +250,7 @@ def _load_config_layer_with_extended_files(
             found.errors.append(ConfigError(message, where=str(path), hint="remove one `extends`"))
 
     load_extended_layers(before)
-    found.layers.append(JpConfigLayer(path, data))
+    found.layers.append(ParsedConfigFile(path, data))
     if isinstance(data.get("inherit"), bool):
         found.inherit = data["inherit"]
     load_paths = data.get("config_load_paths")
@@ -289,7 +295,9 @@ def _expand_extends_pattern(path: Path, item: str, found: LoadedConfigLayers) ->
     try:
         matches = sorted(path.parent.glob(item))
     except (ValueError, NotImplementedError, OSError) as error:
-        message = f"`extends`: {item!r} is not a glob pattern: {_format_parse_error(error)}"
+        message = (
+            f"`extends`: {item!r} is not a glob pattern: {_format_parse_error_on_one_line(error)}"
+        )
         raise ConfigError(message, where=str(path)) from error
     fixed = takewhile(lambda part: not any(sign in part for sign in "*?["), Path(item).parts[:-1])
     found.files += sorted({path.parent.joinpath(*fixed)} | {match.parent for match in matches})

@@ -57,7 +57,7 @@ CLIENT_VARIABLES = (
     "XDG_DATA_HOME",
     "XDG_STATE_HOME",
 )
-"""The environment variables that `read_environment_variable` reads. What kbtui reads and answers depends on them."""
+"""The environment variables that `read_client_environment_variable` reads. What kbtui reads and answers depends on them."""
 STORE_VARIABLE_PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
 """The prefixes of environment variables that contain credentials for the stores of published libraries.
 
@@ -76,7 +76,7 @@ _get_variables = _get_process_environment
 
 
 def set_environment_variable_source(get_variables: Callable[[], Mapping[str, str]]) -> None:
-    """Make `read_environment_variable` read the variables that `get_variables` returns.
+    """Make `read_client_environment_variable` read the variables that `get_variables` returns.
 
     Only `kbtui.workspace.client_environment` calls this. Short commands, which do not import that
     module, read the environment of their process.
@@ -85,7 +85,7 @@ def set_environment_variable_source(get_variables: Callable[[], Mapping[str, str
     _get_variables = get_variables
 
 
-def read_environment_variable(name: str, default: str = "") -> str:
+def read_client_environment_variable(name: str, default: str = "") -> str:
     """Return the value of an environment variable in the current client environment.
 
     The client environment is that of this process, unless the caller runs within
@@ -96,7 +96,7 @@ def read_environment_variable(name: str, default: str = "") -> str:
 
 def get_user_home() -> str:
     """Return the home directory. An empty or relative HOME is ignored, unlike in `os.path.expanduser`."""
-    value = read_environment_variable("HOME")
+    value = read_client_environment_variable("HOME")
     if value.startswith("/"):
         return value.rstrip("/")
     import pwd
@@ -119,40 +119,40 @@ def get_xdg_directory(variable: str, default: str) -> str:
 
     If the value of the variable is relative, it is ignored.
     """
-    value = read_environment_variable(variable)
+    value = read_client_environment_variable(variable)
     return value if value.startswith("/") else f"{get_user_home()}/{default}"
 
 
-def get_cache_home() -> str:
+def get_kbtui_cache_directory() -> str:
     """Return the directory of data that kbtui can rebuild, such as the indexes."""
     return get_xdg_directory("XDG_CACHE_HOME", ".cache") + "/kbtui"
 
 
-def get_config_home() -> str:
+def get_kbtui_config_directory() -> str:
     """Return the directory of `config.toml`."""
     return get_xdg_directory("XDG_CONFIG_HOME", ".config") + "/kbtui"
 
 
-def get_data_home() -> str:
+def get_kbtui_data_directory() -> str:
     """Return the directory of the query log and the bookmarks, which kbtui cannot rebuild."""
     return get_xdg_directory("XDG_DATA_HOME", ".local/share") + "/kbtui"
 
 
-def get_state_home() -> str:
+def get_kbtui_state_directory() -> str:
     """Return the directory of the logs."""
     return get_xdg_directory("XDG_STATE_HOME", ".local/state") + "/kbtui"
 
 
 def get_jp_data_home() -> str:
     """Return JP's user data directory."""
-    return read_environment_variable("JP_USER_DATA_DIR") or _get_jp_xdg_directory(
+    return read_client_environment_variable("JP_USER_DATA_DIR") or _get_jp_xdg_directory(
         "XDG_DATA_HOME", ".local/share"
     )
 
 
 def get_jp_config_home() -> str:
     """Return JP's user-global configuration directory."""
-    return read_environment_variable("JP_GLOBAL_CONFIG_DIR") or _get_jp_xdg_directory(
+    return read_client_environment_variable("JP_GLOBAL_CONFIG_DIR") or _get_jp_xdg_directory(
         "XDG_CONFIG_HOME", ".config"
     )
 
@@ -182,7 +182,7 @@ def find_runtime_directory() -> str:
 
 def make_engine_socket_path() -> str:
     """Return the path of the engine's socket. Each user and cache directory has its own socket."""
-    return f"{find_runtime_directory()}/{_hash_paths('engine', get_cache_home())}.sock"
+    return f"{find_runtime_directory()}/{_hash_paths('engine', get_kbtui_cache_directory())}.sock"
 
 
 def is_peer_same_user(connection: socket | TransportSocket) -> bool:
@@ -218,7 +218,7 @@ def convert_path_to_utf8(path: str | os.PathLike[str]) -> str:
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
-def convert_path_from_utf8(path: str) -> str:
+def convert_utf8_path_to_process_encoding(path: str) -> str:
     """Convert a path made by `convert_path_to_utf8` back to the encoding of this process."""
     return os.fsdecode(path.encode("utf-8", "surrogateescape"))
 
@@ -253,7 +253,7 @@ def find_workspace_root(start: str) -> str:
     if not os.path.isdir(start):  # noqa: PTH112
         start = os.path.dirname(start)  # noqa: PTH120
     git_root = find_git_root(start)
-    root = _find_nearest_directory_upwards_that_satisfies(start, contains_configuration)
+    root = _find_nearest_directory_upwards_that_satisfies(start, contains_jp_or_kbtui_directory)
     if root is None or (
         git_root and len(git_root) > len(root) and is_user_home_without_jp_directory(root)
     ):
@@ -288,7 +288,7 @@ def _find_nearest_directory_upwards_that_satisfies(
     return None
 
 
-def contains_configuration(folder: str) -> bool:
+def contains_jp_or_kbtui_directory(folder: str) -> bool:
     """Return whether a directory contains `.jp` or `.kbtui`, which mark the root of a workspace."""
     has_directory = os.path.isdir(choose_jp_or_kbtui_config_directory(folder))  # noqa: PTH112
     return has_directory or read_jp_pointer_file(folder) is not None
@@ -342,7 +342,7 @@ def is_config_directory_readable(root: str) -> bool:
 
 def get_time_zone_variable() -> str:
     """Return the value of the environment variable TZ, or `local` if TZ is not set."""
-    return read_environment_variable("TZ", "local")
+    return read_client_environment_variable("TZ", "local")
 
 
 def is_time_zone_of_process(name: str) -> bool:
@@ -350,7 +350,7 @@ def is_time_zone_of_process(name: str) -> bool:
     return name == os.environ.get("TZ", "local")
 
 
-def find_local_time_zone() -> tzinfo | None:
+def find_client_time_zone() -> tzinfo | None:
     """Return the time zone that TZ specifies in the current client environment; None for the local time.
 
     The result is None in three cases: TZ is not set, TZ does not name a time zone, or TZ names the time
@@ -370,19 +370,22 @@ def find_local_time_zone() -> tzinfo | None:
 def make_fingerprint_of_settings_affecting_search() -> str:
     """Return a string that changes whenever settings or variables that affect answers change."""
     # The fingerprint contains everything that affects an answer, except the query and kbtui's version.
-    settings = get_config_home() + "/config.toml"
+    settings = get_kbtui_config_directory() + "/config.toml"
     try:
         status = os.stat(settings)  # noqa: PTH116
         state = f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
     except OSError:
         state = "none"
-    zone, model = read_environment_variable("TZ"), read_environment_variable("KBTUI_MODEL")
+    zone, model = (
+        read_client_environment_variable("TZ"),
+        read_client_environment_variable("KBTUI_MODEL"),
+    )
     agents = read_agent_directory_variables().values()
-    parts = (get_cache_home(), get_data_home(), settings, state, zone, model)
+    parts = (get_kbtui_cache_directory(), get_kbtui_data_directory(), settings, state, zone, model)
     return "\n".join([*map(convert_path_to_utf8, parts), *agents])
 
 
-def collect_environment_variables_for_engine() -> dict[str, str]:
+def collect_client_variables_for_engine_request() -> dict[str, str]:
     """Return the variables in `CLIENT_VARIABLES` that are set, with their values, for a message to the engine."""
     variables = _get_variables()
     return {
@@ -395,7 +398,7 @@ def collect_environment_variables_for_engine() -> dict[str, str]:
 def read_agent_directory_variables() -> dict[str, str]:
     """Return the values of the variables in `AGENT_DIRECTORY_VARIABLES`; "" for a variable that is not set."""
     return {
-        name: convert_path_to_utf8(read_environment_variable(name))
+        name: convert_path_to_utf8(read_client_environment_variable(name))
         for name in AGENT_DIRECTORY_VARIABLES
     }
 

@@ -20,7 +20,13 @@ from urllib.parse import unquote
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError, suggest_similar_key
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.workspace.paths import KBTUI_DIRECTORY, LIBRARY_FILE, expand_user, get_data_home, sha256
+from kbtui.workspace.paths import (
+    KBTUI_DIRECTORY,
+    LIBRARY_FILE,
+    expand_user,
+    get_kbtui_data_directory,
+    sha256,
+)
 
 if TYPE_CHECKING:
     from kbtui.workspace import Workspace
@@ -170,22 +176,22 @@ class PublishedLibraryMirrorPaths(NamedTuple):
     def directory(self) -> Path:
         """The directory of the mirror and its files."""
         key = sha256(self.uri.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        return Path(get_data_home(), "published", key)
+        return Path(get_kbtui_data_directory(), "published", key)
 
     @property
-    def root(self) -> Path:
+    def workspace_root(self) -> Path:
         """The root of the workspace with the published files."""
         return self.directory / "library"
 
     @property
     def topics_directory(self) -> Path:
         """The directory that contains a directory for each topic."""
-        return self.root / "topics"
+        return self.workspace_root / "topics"
 
     @property
     def conversations_directory(self) -> Path:
         """The directory with one file for each conversation."""
-        return self.root / KBTUI_DIRECTORY / "conversations"
+        return self.workspace_root / KBTUI_DIRECTORY / "conversations"
 
     @property
     def facts_file(self) -> Path:
@@ -193,7 +199,7 @@ class PublishedLibraryMirrorPaths(NamedTuple):
 
         It exists only if there is a mirror.
         """
-        return self.root / KBTUI_DIRECTORY / FACTS_FILE
+        return self.workspace_root / KBTUI_DIRECTORY / FACTS_FILE
 
     @property
     def database(self) -> Path:
@@ -213,7 +219,7 @@ class PublishedLibraryMirrorPaths(NamedTuple):
         return facts if isinstance(facts, dict) else {}
 
 
-def find_library_mirror_of_workspace(workspace: Workspace) -> PublishedLibraryMirrorPaths | None:
+def find_mirror_of_subscribed_library(workspace: Workspace) -> PublishedLibraryMirrorPaths | None:
     """Return the mirror of the library that a workspace subscribes to; None if it has no subscription.
 
     The mirror may not exist yet. If the workspace is itself a mirror, the result is this mirror.
@@ -233,13 +239,15 @@ def find_library_mirror_of_workspace(workspace: Workspace) -> PublishedLibraryMi
         raise ConfigError(f"{error.message}: {remote}", where=where, hint=error.hint) from error
 
 
-def find_existing_library_mirror(workspace: Workspace) -> PublishedLibraryMirrorPaths | None:
+def find_existing_mirror_of_subscribed_library(
+    workspace: Workspace,
+) -> PublishedLibraryMirrorPaths | None:
     """Return the mirror of a workspace's subscribed library; None if the mirror does not exist.
 
     Never raises: `kbtui doctor` reports mistakes in the settings.
     """
     try:
-        mirror = find_library_mirror_of_workspace(workspace)
+        mirror = find_mirror_of_subscribed_library(workspace)
     except (KbtuiError, OSError):
         return None
     return mirror if mirror is not None and mirror.exists() else None
@@ -254,4 +262,4 @@ def find_mirror_with_root(root: Path) -> PublishedLibraryMirrorPaths | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     mirror = PublishedLibraryMirrorPaths(str(uri))
-    return mirror if os.path.realpath(mirror.root) == os.path.realpath(root) else None
+    return mirror if os.path.realpath(mirror.workspace_root) == os.path.realpath(root) else None

@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from kbtui.errors import ConfigError, suggest_similar_key
-from kbtui.workspace.paths import expand_user, get_config_home, read_environment_variable
+from kbtui.workspace.paths import (
+    expand_user,
+    get_kbtui_config_directory,
+    read_client_environment_variable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +155,7 @@ TYPE_NAMES: dict[type, str] = {
 
 def get_settings_path() -> Path:
     """Return the path of the settings file, which may not exist."""
-    return Path(get_config_home(), "config.toml")
+    return Path(get_kbtui_config_directory(), "config.toml")
 
 
 def load_settings(path: Path | None = None) -> Settings:
@@ -180,7 +184,7 @@ def list_settings_with_origins(path: Path | None = None) -> list[SettingValue]:
     found = []
     for key in SETTING_KEYS:
         value, origin = key.default, "default"
-        if given := key.variable and read_environment_variable(key.variable):
+        if given := key.variable and read_client_environment_variable(key.variable):
             value, origin = _parse_environment_variable(key, given), key.variable
         elif key.name in values:
             origin = _locate_setting_line(path, text, key.name)
@@ -211,7 +215,7 @@ def locate_agent_names_in_settings(key: str = "agents") -> str:
     return _locate_setting_line(path, read_config_file_text(path), "conversations", key)
 
 
-def _check_conversations_table(table: dict[str, Any], locate: "Callable[..., str]") -> None:
+def _check_agents_and_keep_settings(table: dict[str, Any], locate: "Callable[..., str]") -> None:
     """Raise `ConfigError` unless all keys are `agents` or `keep`, each a list of names."""
     for key, agents in table.items():
         if key not in ("agents", "keep"):
@@ -229,7 +233,7 @@ def get_directories_excluded_from_registry(settings: Settings) -> list[str]:
     return [os.path.realpath(expand_user(path)) for path in found]
 
 
-def _check_workspaces_table(table: dict[str, Any], locate: "Callable[..., str]") -> None:
+def _check_excluded_workspaces_setting(table: dict[str, Any], locate: "Callable[..., str]") -> None:
     """Raise `ConfigError` unless the only key is `exclude`, a list of absolute paths."""
     if unknown := [key for key in table if key != "exclude"]:
         message = f"unknown key {unknown[0]!r} in the table [workspaces]"
@@ -319,9 +323,9 @@ def _check_model_prices(table: dict[str, Any], locate: "Callable[..., str]") -> 
 
 
 _TABLE_CHECKS = {
-    "conversations": _check_conversations_table,
+    "conversations": _check_agents_and_keep_settings,
     "prices": _check_model_prices,
-    "workspaces": _check_workspaces_table,
+    "workspaces": _check_excluded_workspaces_setting,
 }
 
 

@@ -96,17 +96,17 @@ class Workspace:
     @property
     def cache_dir(self) -> Path:
         """The directory of the index; it may not exist yet."""
-        return Path(paths.get_cache_home(), self.storage_key)
+        return Path(paths.get_kbtui_cache_directory(), self.storage_key)
 
     @property
-    def data_dir(self) -> Path:
+    def user_data_directory(self) -> Path:
         """The directory of the query log and the bookmarks. It may not exist yet."""
-        return Path(paths.get_data_home(), self.storage_key)
+        return Path(paths.get_kbtui_data_directory(), self.storage_key)
 
     @property
     def engine_log_file(self) -> Path:
         """The log file of the engine, which serves all workspaces of this user."""
-        return Path(paths.get_state_home(), "engine.log")
+        return Path(paths.get_kbtui_state_directory(), "engine.log")
 
 
 def open_workspace_at_root(root: Path) -> Workspace:

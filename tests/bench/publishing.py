@@ -37,7 +37,7 @@ from kbtui.publishing.published_library_store import LibraryStore
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root
 from kbtui.workspace.published_library_settings import (
     PublishSettings,
-    find_library_mirror_of_workspace,
+    find_mirror_of_subscribed_library,
 )
 from tests.bench import clusters, scale
 from tests.bench.measure import Row
@@ -225,7 +225,7 @@ def _publish(root: Path, *, is_quiet: bool = False) -> LibraryPublishResult:
 
 def _embed(index: WorkspaceIndexWriter) -> VectorStore:
     """Fill the member's table of vectors from the mirror; asking for the model is an error."""
-    mirror = find_library_mirror_of_workspace(index.workspace)
+    mirror = find_mirror_of_subscribed_library(index.workspace)
     assert mirror is not None
     published = PulledVectorLookup(lambda: mirror.database)
     cache = EmbeddingCache(index.cache_dir / "embeddings.sqlite", MODEL.key, published)
@@ -263,7 +263,7 @@ def _change_subjects(root: Path, update_number: int) -> int:
 
 def _open_table(workspace: Workspace) -> VectorStore:
     """Open the published table by its URI, in the version of the mirror."""
-    mirror = find_library_mirror_of_workspace(workspace)
+    mirror = find_mirror_of_subscribed_library(workspace)
     assert mirror is not None
     table = find_published_table(mirror)
     assert table is not None
@@ -283,7 +283,7 @@ def _measure_queries_by_uri(proxy: Proxy, name: str, workspace: Workspace) -> No
 
 def _open_remote(index: WorkspaceIndexWriter) -> PublishedVectorTableSearcher:
     """Open the published table as the engine does, and print how many chunks have their vectors beside it."""
-    mirror = find_library_mirror_of_workspace(index.workspace)
+    mirror = find_mirror_of_subscribed_library(index.workspace)
     assert mirror is not None
     table = find_published_table(mirror)
     assert table is not None

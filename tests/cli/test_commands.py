@@ -252,7 +252,7 @@ def test_index_and_search_say_that_kb_toml_is_invalid(built: Builder) -> None:
 
 
 def test_search_and_doctor_say_that_the_query_log_is_damaged(built: Builder) -> None:
-    log = built.workspace.data_dir / "queries.sqlite"
+    log = built.workspace.user_data_directory / "queries.sqlite"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(b"no database" * 1000)
     done = run(built, "search", "--mode", "lexical", "aardvark")

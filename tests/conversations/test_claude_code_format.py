@@ -240,18 +240,18 @@ def test_sessions_of_a_worktree_that_was_removed_stay_if_the_engine_saw_it(
     put_session(agent_home, tree, "other", read_sample("short.jsonl"))
     workspace = Workspace(root)
     remember_worktrees(workspace)
-    written = next(workspace.data_dir.iterdir()).stat()
+    written = next(workspace.user_data_directory.iterdir()).stat()
     shutil.rmtree(tree)
     shutil.rmtree(own)
     remember_worktrees(workspace)
-    assert next(workspace.data_dir.iterdir()).stat().st_mtime_ns == written.st_mtime_ns
+    assert next(workspace.user_data_directory.iterdir()).stat().st_mtime_ns == written.st_mtime_ns
     (stored,) = ClaudeCodeFormat().find_stored_conversations(workspace)[0]
     info = stored.read_conversation_info()
     assert (info.worktree, info.working_directory) == ("feature", str(tree))
     # Another project at its place has its own sessions.
     tree.mkdir()
     assert list_found(root) == []
-    (next(workspace.data_dir.iterdir())).write_text("no list")
+    (next(workspace.user_data_directory.iterdir())).write_text("no list")
     assert list_found(root) == []
 
 

@@ -30,7 +30,7 @@ from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings, load_settings
-from kbtui.workspace.paths import get_cache_home
+from kbtui.workspace.paths import get_kbtui_cache_directory
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def engines() -> list[int]:
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         line = process.info["cmdline"]
-        if line and line[-1] == get_cache_home() and process.info["status"] != "zombie":
+        if line and line[-1] == get_kbtui_cache_directory() and process.info["status"] != "zombie":
             found.append(process.pid)
     return found
 
@@ -240,7 +240,7 @@ def test_a_deleted_cache_does_not_give_two_engines(built: Builder) -> None:
     import shutil
 
     first = connect_or_start_engine(built.workspace)
-    shutil.rmtree(get_cache_home(), ignore_errors=True)
+    shutil.rmtree(get_kbtui_cache_directory(), ignore_errors=True)
     until(
         lambda: not psutil.pid_exists(first.pid) or psutil.Process(first.pid).status() == "zombie"
     )

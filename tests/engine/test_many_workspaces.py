@@ -31,7 +31,7 @@ from kbtui.errors import EngineUnavailableError
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import load_settings
-from kbtui.workspace.paths import get_cache_home
+from kbtui.workspace.paths import get_kbtui_cache_directory
 
 
 def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
@@ -70,7 +70,7 @@ def list_engine_processes() -> list[int]:
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         line = process.info["cmdline"]
-        if line and line[-1] == get_cache_home() and process.info["status"] != "zombie":
+        if line and line[-1] == get_kbtui_cache_directory() and process.info["status"] != "zombie":
             found.append(process.pid)
     return found
 

@@ -289,7 +289,9 @@ def test_the_marks_of_a_turn_are_shown_by_every_command_that_shows_the_turn(
     assert main(["conversation", "changes", conversation, "--stat"]) == 0
     assert f"turn 1  mark: {label}" in capsys.readouterr().out
     # Damaged marks hide nothing.
-    (open_workspace(built.root).workspace.data_dir / "marks.sqlite").write_bytes(b"no data" * 99)
+    (open_workspace(built.root).workspace.user_data_directory / "marks.sqlite").write_bytes(
+        b"no data" * 99
+    )
     for words in (["cites", turn], ["blame", "limits.txt"], ["conversation", "grep", "Ten."]):
         assert main(words) == 0
         assert "marks are not shown" in capsys.readouterr().err, words

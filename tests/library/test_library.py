@@ -56,8 +56,8 @@ def test_a_search_is_logged_with_its_origin_and_can_be_forbidden(built: Builder)
 
 def test_a_log_that_cannot_be_written_does_not_fail_the_search(built: Builder) -> None:
     lib = open_workspace(built.root)
-    lib.workspace.data_dir.parent.mkdir(parents=True, exist_ok=True)
-    lib.workspace.data_dir.write_text("in the way")
+    lib.workspace.user_data_directory.parent.mkdir(parents=True, exist_ok=True)
+    lib.workspace.user_data_directory.write_text("in the way")
     assert lib.search(SearchRequest("aardvark", mode="lexical"), origin="cli").hits
     lib.connect_engine().send_request("stop")
 

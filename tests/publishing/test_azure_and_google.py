@@ -17,7 +17,7 @@ from kbtui.index.published_vector_table_search import (
 from kbtui.publishing import published_vector_table_update
 from kbtui.publishing.published_library_store import LibraryStore, ManifestReplacedError
 from kbtui.workspace import Settings
-from kbtui.workspace.published_library_settings import find_library_mirror_of_workspace
+from kbtui.workspace.published_library_settings import find_mirror_of_subscribed_library
 from tests.publishing.azure_and_google_servers import AZURITE, serve_azure, serve_google
 from tests.publishing.team_workspaces import (
     make_team_workspace,
@@ -78,7 +78,7 @@ def test_a_library_in_azure_or_google_is_published_pulled_and_queried_by_uri(
     # LanceDB queries the table by its URI, with the same variables.
     writer = WorkspaceIndexWriter(reader.workspace, Settings(model="off"))
     writer.refresh_index()
-    mirror = find_library_mirror_of_workspace(reader.workspace)
+    mirror = find_mirror_of_subscribed_library(reader.workspace)
     assert mirror is not None
     reference = find_published_table(mirror)
     assert reference is not None

@@ -32,7 +32,7 @@ from kbtui.publishing.published_library_store import (
     ManifestReplacedError,
 )
 from kbtui.workspace import Settings
-from kbtui.workspace.published_library_settings import find_library_mirror_of_workspace
+from kbtui.workspace.published_library_settings import find_mirror_of_subscribed_library
 from tests.publishing.s3_server import (
     VARIABLES,
     Answer,
@@ -311,7 +311,7 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
         assert (result.are_vectors_remote, result.vectors, result.entries) == (True, 0, 6)
         writer = WorkspaceIndexWriter(reader.workspace, Settings())
         writer.refresh_index()
-        mirror = find_library_mirror_of_workspace(reader.workspace)
+        mirror = find_mirror_of_subscribed_library(reader.workspace)
         assert mirror is not None
         table = find_published_table(mirror)
         assert table is not None
@@ -374,7 +374,7 @@ def embed_like_the_engine(writer: WorkspaceIndexWriter) -> PublishedVectorTableS
     from kbtui.index.vector_store import VectorStore
 
     writer.refresh_index()
-    mirror = find_library_mirror_of_workspace(writer.workspace)
+    mirror = find_mirror_of_subscribed_library(writer.workspace)
     assert mirror is not None
     table = find_published_table(mirror)
     remote = PublishedVectorTableSearcher(table, writer.folder) if table else None
@@ -617,7 +617,7 @@ def test_a_table_that_was_deleted_is_written_again(tmp_path: Path) -> None:
     table = pull(reader).manifest.table
     assert table
     shutil.rmtree(share / "vectors")
-    forget = find_library_mirror_of_workspace(reader.workspace)
+    forget = find_mirror_of_subscribed_library(reader.workspace)
     assert forget is not None
     delete_mirror(forget)
     with pytest.raises(LibraryStoreError, match="the table of vectors is missing") as raised:

@@ -19,7 +19,7 @@ from kbtui.errors import EngineUnavailableError
 from kbtui.index.index_generations import find_index_damage
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
-from kbtui.workspace.paths import get_cache_home
+from kbtui.workspace.paths import get_kbtui_cache_directory
 
 COMMANDS = [
     ["search", "otters"], ["search", "rivers", "--json"], ["topics"], ["learn", "guide", "**"], ["prompt"],
@@ -204,7 +204,7 @@ def engines(builder: Builder) -> list[int]:
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         line = process.info["cmdline"]
-        mine = line and line[-1] == get_cache_home() and "kbtui.engine" in line
+        mine = line and line[-1] == get_kbtui_cache_directory() and "kbtui.engine" in line
         if mine and process.info["status"] != psutil.STATUS_ZOMBIE:
             found.append(process.pid)
     return found

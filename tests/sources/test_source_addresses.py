@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kbtui.errors import ConfigError
 from kbtui.sources.crawl_url_policy import (
-    check_host_is_allowed,
+    check_unresolved_host_is_allowed,
     check_url_is_allowed,
     is_public_ip_address,
 )
@@ -59,12 +59,12 @@ def test_what_is_no_plain_web_address_is_refused(url: str) -> None:
 
 
 def test_the_very_host_that_is_allowed_may_be_private_and_no_other() -> None:
-    check_host_is_allowed("127.0.0.1", ["127.0.0.1"])
-    check_host_is_allowed("Wiki.Local.", ["wiki.local"])
-    check_host_is_allowed("[::1]", ["::1"])
+    check_unresolved_host_is_allowed("127.0.0.1", ["127.0.0.1"])
+    check_unresolved_host_is_allowed("Wiki.Local.", ["wiki.local"])
+    check_unresolved_host_is_allowed("[::1]", ["::1"])
     for host in ("127.0.0.2", "localhost", "x.wiki.local"):
         with pytest.raises(ConfigError):
-            check_host_is_allowed(host, ["127.0.0.1", "wiki.local"])
+            check_unresolved_host_is_allowed(host, ["127.0.0.1", "wiki.local"])
 
 
 @given(st.ip_addresses(v=4))

@@ -9,7 +9,7 @@ from support import Builder, tree_hash
 from web_support import FAST, Site, SourceWorkspace
 
 from kbtui.sources.document_source_definitions import (
-    edit_document_source,
+    change_source_definition_keys,
     find_source_approval_time,
     load_source_definitions,
     record_source_approval,
@@ -96,7 +96,7 @@ def test_any_change_of_the_block_is_another_block(
 ) -> None:
     project.crawl(site.url(), depth=1, cron="0 4 * * *")
     workspace = project.builder.workspace
-    edit_document_source(workspace, "docs", change)
+    change_source_definition_keys(workspace, "docs", change)
     with pytest.raises(SourceNotApprovedError):
         run_document_source(workspace, "docs", limits=FAST)
     assert site.asked == []
@@ -105,9 +105,9 @@ def test_any_change_of_the_block_is_another_block(
 def test_the_block_as_it_was_is_approved_again(project: SourceWorkspace, site: Site) -> None:
     project.crawl(site.url(), depth=1)
     workspace = project.builder.workspace
-    edit_document_source(workspace, "docs", {"depth": 2})
+    change_source_definition_keys(workspace, "docs", {"depth": 2})
     assert find_source_approval_time(workspace, UserData(workspace), project.source()) is None
-    edit_document_source(workspace, "docs", {"depth": 1})
+    change_source_definition_keys(workspace, "docs", {"depth": 1})
     assert find_source_approval_time(workspace, UserData(workspace), project.source())
 
 

@@ -10,11 +10,11 @@ from web_support import SourceWorkspace
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.sources.document_source_definitions import (
-    add_document_source,
-    edit_document_source,
+    add_source_definition,
+    change_source_definition_keys,
     load_source_definitions,
     parse_source_table,
-    remove_document_source,
+    remove_source_definition,
     suggest_source_name,
 )
 
@@ -105,7 +105,7 @@ def test_a_name_that_would_be_no_plain_directory_is_refused(
     project: SourceWorkspace, name: str
 ) -> None:
     with pytest.raises(ConfigError):
-        add_document_source(project.builder.workspace, name, GOOD)
+        add_source_definition(project.builder.workspace, name, GOOD)
     assert not (project.root / ".jp" / "kb-sources.toml").exists()
 
 
@@ -137,41 +137,41 @@ def test_editing_keeps_comments_and_order(project: SourceWorkspace) -> None:
         "url = \"https://example.org/docs/\" # not the wiki\n\n[source.other]\nkind = \"file_upload\"\n"
         'topic = "guide"\nfile = "x.md"\n',
     )  # fmt: skip
-    edit_document_source(workspace, "docs", {"depth": 2, "cron": "0 4 * * *"})
+    change_source_definition_keys(workspace, "docs", {"depth": 2, "cron": "0 4 * * *"})
     text = (project.root / ".jp" / "kb-sources.toml").read_text()
     for words in ("# Sources of ours.", "# the manual", "# not the wiki", "depth = 2"):
         assert words in text
-    edit_document_source(workspace, "docs", {"cron": None})
-    add_document_source(workspace, "third", GOOD)
-    remove_document_source(workspace, "other")
+    change_source_definition_keys(workspace, "docs", {"cron": None})
+    add_source_definition(workspace, "third", GOOD)
+    remove_source_definition(workspace, "other")
     found = load_source_definitions(workspace)
     assert list(found.sources) == ["docs", "third"]
     assert found.find_source("docs").depth == 2
     assert found.find_source("docs").cron is None
-    remove_document_source(workspace, "docs")
-    remove_document_source(workspace, "third")
+    remove_source_definition(workspace, "docs")
+    remove_source_definition(workspace, "third")
     assert load_source_definitions(workspace).sources == {}
-    add_document_source(workspace, "again", GOOD)
+    add_source_definition(workspace, "again", GOOD)
     assert list(load_source_definitions(workspace).sources) == ["again"]
 
 
 def test_a_name_is_taken_once_and_mistakes_write_nothing(project: SourceWorkspace) -> None:
     workspace = project.builder.workspace
-    add_document_source(workspace, "docs", GOOD)
+    add_source_definition(workspace, "docs", GOOD)
     before = (project.root / ".jp" / "kb-sources.toml").read_bytes()
     with pytest.raises(UsageError, match="already"):
-        add_document_source(workspace, "docs", GOOD)
+        add_source_definition(workspace, "docs", GOOD)
     with pytest.raises(ConfigError, match="private"):
-        edit_document_source(workspace, "docs", {"url": "http://192.168.0.1/"})
+        change_source_definition_keys(workspace, "docs", {"url": "http://192.168.0.1/"})
     with pytest.raises(NothingFound):
-        remove_document_source(workspace, "none")
+        remove_source_definition(workspace, "none")
     assert (project.root / ".jp" / "kb-sources.toml").read_bytes() == before
 
 
 def test_a_file_that_is_no_toml_is_left_as_it_is(project: SourceWorkspace) -> None:
     declare(project, "[source.docs\nkind = 1")
     with pytest.raises(ConfigError, match="not valid TOML"):
-        add_document_source(project.builder.workspace, "docs", GOOD)
+        add_source_definition(project.builder.workspace, "docs", GOOD)
     assert (project.root / ".jp" / "kb-sources.toml").read_text() == "[source.docs\nkind = 1"
 
 
@@ -180,5 +180,5 @@ def test_a_link_is_not_written_through(project: SourceWorkspace, tmp_path: Path)
     outside.write_text("")
     (project.root / ".jp" / "kb-sources.toml").symlink_to(outside)
     with pytest.raises(KbtuiError, match="link"):
-        add_document_source(project.builder.workspace, "docs", GOOD)
+        add_source_definition(project.builder.workspace, "docs", GOOD)
     assert outside.read_text() == ""

@@ -12,7 +12,7 @@ from web_support import SourceWorkspace
 from kbtui.errors import KbtuiError
 from kbtui.sources.document_source_definitions import (
     DocumentSourceDefinition,
-    edit_document_source,
+    change_source_definition_keys,
 )
 from kbtui.sources.document_source_runner import (
     SourceAlreadyRunningError,
@@ -239,7 +239,7 @@ def test_counting_and_removing_create_no_directory(project: SourceWorkspace, kee
     project.add(kind="file_upload", file="x.md", topic="far")
     with pytest.raises(KbtuiError, match="outside the workspace"):
         count_source_documents(workspace, project.source())
-    edit_document_source(workspace, "docs", {"topic": "new"})
+    change_source_definition_keys(workspace, "docs", {"topic": "new"})
     assert count_source_documents(workspace, project.source()) == 0
     assert remove_source_and_fetched_files(workspace, "docs", keep=keep) == []
     assert not (project.root / "docs/new").exists()

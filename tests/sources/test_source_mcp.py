@@ -116,13 +116,13 @@ def test_a_server_that_hangs_half_way_loses_nothing(project: SourceWorkspace) ->
     assert project.run().status == "ok"
     before = project.documents()
     from kbtui.sources.document_source_definitions import (
-        edit_document_source,
+        change_source_definition_keys,
         record_source_approval,
     )
     from kbtui.userdata.user_data_store import UserData
 
     workspace = project.builder.workspace
-    slower = edit_document_source(
+    slower = change_source_definition_keys(
         workspace, "docs", {"server": project.source().block["server"] + " hang-read"}
     )
     record_source_approval(workspace, UserData(workspace), slower)
@@ -179,14 +179,16 @@ def test_a_server_gets_only_the_variables_that_are_named(
     project.run()
     assert "it is unset" in project.documents()["x.md"]
     from kbtui.sources.document_source_definitions import (
-        edit_document_source,
+        change_source_definition_keys,
         record_source_approval,
     )
     from kbtui.userdata.user_data_store import UserData
 
     workspace = project.builder.workspace
     record_source_approval(
-        workspace, UserData(workspace), edit_document_source(workspace, "docs", {"env": ["SECRET"]})
+        workspace,
+        UserData(workspace),
+        change_source_definition_keys(workspace, "docs", {"env": ["SECRET"]}),
     )
     project.run()
     assert "it is hush" in project.documents()["x.md"]

@@ -79,10 +79,10 @@ def test_without_a_schedule_nothing_is_due(project: SourceWorkspace) -> None:
 
 
 def test_an_unapproved_change_is_not_due(hourly: SourceWorkspace) -> None:
-    from kbtui.sources.document_source_definitions import edit_document_source
+    from kbtui.sources.document_source_definitions import change_source_definition_keys
 
     workspace = hourly.builder.workspace
-    edit_document_source(workspace, "docs", {"file": "/etc/passwd"})
+    change_source_definition_keys(workspace, "docs", {"file": "/etc/passwd"})
     assert list_due_sources(workspace, time.time() + DAY) == []
 
 

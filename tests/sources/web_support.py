@@ -11,7 +11,7 @@ from typing import Any
 from support import Builder
 
 from kbtui.sources.document_source_definitions import (
-    add_document_source,
+    add_source_definition,
     load_source_definitions,
     record_source_approval,
 )
@@ -125,7 +125,7 @@ class SourceWorkspace:
 
     def add(self, name: str = "docs", **block: Any) -> None:
         workspace = self.builder.workspace
-        source = add_document_source(workspace, name, {"topic": "guide", **block})
+        source = add_source_definition(workspace, name, {"topic": "guide", **block})
         record_source_approval(workspace, UserData(workspace), source)
 
     def crawl(self, url: str, **options: Any) -> None:

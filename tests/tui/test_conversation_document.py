@@ -288,8 +288,8 @@ def test_escape_sequences_in_a_tools_output_are_removed_wherever_it_is_split(
 def test_marks_that_cannot_be_read_are_reported(workspace_root: Path) -> None:
     builder = Builder(workspace_root)
     builder.conversation(1, [[asked("Do it"), said("Done")]])
-    builder.workspace.data_dir.mkdir(parents=True, exist_ok=True)
-    (builder.workspace.data_dir / "marks.sqlite").write_bytes(b"no database" * 100)
+    builder.workspace.user_data_directory.mkdir(parents=True, exist_ok=True)
+    (builder.workspace.user_data_directory / "marks.sqlite").write_bytes(b"no database" * 100)
     found = load_conversation(find_conversation(builder.workspace, "jp-c17800000001"))
     marks = MarkStore(builder.workspace).map_marks_by_turn(found)
     document = build_conversation_document(found, PRESENT, marks=marks)

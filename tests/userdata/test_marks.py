@@ -286,7 +286,7 @@ def test_a_mark_is_shown_wherever_its_turn_is_printed(
     (hit,) = json.loads(capsys.readouterr().out)["hits"]
     assert [mark["label"] for mark in hit["marks"]] == ["decided: use *RRF*"]
     # Damaged marks hide no conversation.
-    (built.workspace.data_dir / "marks.sqlite").write_bytes(b"no database" * 100)
+    (built.workspace.user_data_directory / "marks.sqlite").write_bytes(b"no database" * 100)
     assert main(["conversation", "read", ID]) == 0
     assert "mark:" not in capsys.readouterr().out
     for words in (["grep", "Done."], ["read", ID]):
@@ -368,7 +368,7 @@ def test_hits_have_their_marks_and_are_filtered_by_them(built: Builder, tmp_path
             assert search("mark:rejected", mode=mode)
             for mark in store.list_marks():
                 store.remove_mark(mark.id)
-        (built.workspace.data_dir / "marks.sqlite").write_bytes(b"no database" * 100)
+        (built.workspace.user_data_directory / "marks.sqlite").write_bytes(b"no database" * 100)
         for text in ("lock", "lock -mark:rejected", "mark:rejected"):
             request = SearchRequest(text, per_entry=9, mode="lexical")
             answer = answer_search_request(built.workspace, reader, request)

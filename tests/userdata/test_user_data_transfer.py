@@ -406,7 +406,7 @@ def test_if_one_file_here_is_damaged_nothing_is_imported_anywhere(
     one.export()
     with other.use():
         other.data.save_bookmark("animals/walrus", "mine")
-        (other.workspace.data_dir / "marks.sqlite").write_bytes(b"not a database" * 100)
+        (other.workspace.user_data_directory / "marks.sqlite").write_bytes(b"not a database" * 100)
     before = other.data_rows()
     other.kbtui("import", str(one.file), code=3)
     err = capfd.readouterr().err

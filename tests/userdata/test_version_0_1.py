@@ -17,10 +17,10 @@ FIXTURE = Path(__file__).parent / "userdata_0_1.sql"
 def userdata(workspace_root: Path) -> UserData:
     """The user data of a workspace that only version 0.1 has used."""
     workspace = open_workspace_at_root(workspace_root)
-    workspace.data_dir.mkdir(parents=True)
+    workspace.user_data_directory.mkdir(parents=True)
     for part in FIXTURE.read_text().split("-- file: ")[1:]:
         name, _, statements = part.partition("\n")
-        with closing(sqlite3.connect(workspace.data_dir / name)) as db:
+        with closing(sqlite3.connect(workspace.user_data_directory / name)) as db:
             db.execute("PRAGMA journal_mode=WAL")
             db.executescript(statements)
     return UserData(workspace)

@@ -73,7 +73,7 @@ def test_damaged_files_and_excluded_directories_are_left_out(tmp_path: Path, hom
     )
     for one in (kept, damaged, private):
         register_workspace(one, Settings())
-    (damaged.data_dir / "workspace.json").write_bytes(b'{"root": 3')
+    (damaged.user_data_directory / "workspace.json").write_bytes(b'{"root": 3')
     excluding = Settings(workspaces={"exclude": [str(private.root)]})
     assert list_projects(excluding) == {"kept": ["kept"]}
     register_workspace(private, excluding)

@@ -24,7 +24,10 @@ from kbtui.conversations.formats.llm_cli_format import LlmCliFormat
 from kbtui.index.embedding_model import EmbeddingModelUnavailableError, find_embedding_model
 from kbtui.sources.document_source_definitions import find_next_cron_time
 from kbtui.workspace import Workspace, load_settings, open_workspace_at_root, paths
-from kbtui.workspace.client_environment import ClientEnvironment, make_child_environment
+from kbtui.workspace.client_environment import (
+    ClientEnvironment,
+    make_client_environment_for_child_process,
+)
 
 PACKAGE = Path(kbtui.__file__).parent
 
@@ -104,7 +107,11 @@ def describe_everything(workspace: Workspace) -> dict[str, Any]:
     after = datetime.fromisoformat("2026-07-01T00:00:00+00:00").timestamp()
     return {
         "home": paths.get_user_home(),
-        "directories": [paths.get_cache_home(), paths.get_data_home(), paths.get_jp_data_home()],
+        "directories": [
+            paths.get_kbtui_cache_directory(),
+            paths.get_kbtui_data_directory(),
+            paths.get_jp_data_home(),
+        ],
         "language": settings.language,
         "model": missing.value.where,
         "conversations": {one.agent: (one.id, one.title) for one in found},
@@ -194,13 +201,13 @@ def test_a_variable_that_the_client_lacks_is_not_read_from_the_process(
     monkeypatch.setenv("CODEX_HOME", "/elsewhere")
     monkeypatch.setenv("SECRET", "of the process")
     with people[0].client_environment.apply_to_thread_or_task():
-        assert paths.read_environment_variable("CODEX_HOME") == ""
-        environment = make_child_environment()
+        assert paths.read_client_environment_variable("CODEX_HOME") == ""
+        environment = make_client_environment_for_child_process()
     assert environment["HOME"] == str(people[0].home)
     assert "CODEX_HOME" not in environment
     # A program that is started also needs what is no client's own, such as PATH.
     assert environment["SECRET"] == "of the process"
-    assert make_child_environment() == dict(os.environ)
+    assert make_client_environment_for_child_process() == dict(os.environ)
 
 
 @pytest.mark.parametrize("variables", [{}, {"TZ": "Nowhere/At_all"}])
@@ -263,7 +270,7 @@ PROCESS_WIDE: dict[str, set[str]] = {
     },
     "workspace/client_environment.py": {
         "_get_client_environment_variables",
-        "make_child_environment",
+        "make_client_environment_for_child_process",
     },
 }
 """Module -> the functions that read the environment of the process; `*` means any function."""
@@ -301,17 +308,17 @@ def test_nothing_that_an_engine_runs_reads_the_environment_of_the_process() -> N
         for function, line in iterate_learned_file_reads(tree):
             if not allowed & {function, "*"}:
                 found.append(f"{name}:{line} in {function}")
-    assert not found, "read the variables with `paths.read_environment_variable`"
+    assert not found, "read the variables with `paths.read_client_environment_variable`"
 
 
 def test_every_variable_that_is_read_belongs_to_the_client_environment() -> None:
     read = set()
-    for _, tree in iterate_modules_with("read_environment_variable", "get_xdg_directory"):
+    for _, tree in iterate_modules_with("read_client_environment_variable", "get_xdg_directory"):
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and node.args:
                 name = ast.unparse(node.func).removeprefix("paths.")
                 value = node.args[0]
-                if name in {"read_environment_variable", "get_xdg_directory"} and isinstance(
+                if name in {"read_client_environment_variable", "get_xdg_directory"} and isinstance(
                     value, ast.Constant
                 ):
                     read.add(value.value)

@@ -26,9 +26,9 @@ from kbtui.knowledge.toml_config_editor import (
 )
 from kbtui.library import Library, open_workspace
 from kbtui.sources.document_source_definitions import (
-    add_document_source,
+    add_source_definition,
     load_source_definitions,
-    remove_document_source,
+    remove_source_definition,
 )
 from kbtui.workspace import Workspace, find_workspace
 
@@ -300,13 +300,13 @@ def test_declaring_a_topic_makes_the_directory_and_undoing_it_removes_it(project
 
 def test_sources_are_declared_in_the_same_directory(project: Project) -> None:
     workspace = project.workspace
-    add_document_source(
+    add_source_definition(
         workspace, "readme", {"kind": "file_upload", "topic": "notes", "file": "README"}
     )
     assert (project.root / ".kbtui/kb-sources.toml").is_file()
     assert list(load_source_definitions(workspace).sources) == ["readme"]
     assert complete_line("kbtui source run ", cwd=project.root).strip() == "readme"
-    remove_document_source(workspace, "readme")
+    remove_source_definition(workspace, "readme")
     assert load_source_definitions(workspace).sources == {}
 
 

@@ -40,7 +40,11 @@ from kbtui.conversations.project_directories import ProjectDirectories, ProjectD
 from kbtui.errors import WorkspaceError
 from kbtui.file_reading_and_writing import get_inode_size_and_mtime
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.workspace.paths import expand_user, find_local_time_zone, read_environment_variable
+from kbtui.workspace.paths import (
+    expand_user,
+    find_client_time_zone,
+    read_client_environment_variable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,7 +89,7 @@ class AiderFormat(ConversationFormat):
         found: list[StoredSession] = []
         problems: list[SkippedConversationPath] = []
         counts: dict[str, int] = {}
-        zone = find_local_time_zone()
+        zone = find_client_time_zone()
         for path, project in _iterate_possible_history_files(workspace):
             if not os.path.lexists(path):
                 continue
@@ -209,7 +213,7 @@ class _CachedAiderSessionList(NamedTuple):
 def _iterate_possible_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDirectory]]:
     """Yield the path of each possible history file, and the file's project directory."""
     projects = ProjectDirectories(workspace)
-    chosen = read_environment_variable("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
+    chosen = read_client_environment_variable("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
     seen: set[str] = set()
     # aider writes the file to the root of a repository. Its sessions belong to the project at the root.
     for project in projects.directories:

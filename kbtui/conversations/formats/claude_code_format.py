@@ -312,7 +312,8 @@ class ClaudeCodeFormat(JsonlConversationFormat):
 def get_claude_directory() -> str:
     """Return the directory in which Claude Code stores its data."""
     return (
-        paths.read_environment_variable("CLAUDE_CONFIG_DIR") or f"{paths.get_user_home()}/.claude"
+        paths.read_client_environment_variable("CLAUDE_CONFIG_DIR")
+        or f"{paths.get_user_home()}/.claude"
     )
 
 

@@ -60,7 +60,7 @@ from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_readable_json
-from kbtui.workspace.paths import get_user_home, read_environment_variable
+from kbtui.workspace.paths import get_user_home, read_client_environment_variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -300,7 +300,7 @@ _ROOTS = (("sessions", False), ("archived_sessions", True))
 
 def find_codex_directory() -> str:
     """Return Codex's directory: `$CODEX_HOME` if it is set, otherwise `~/.codex`."""
-    return read_environment_variable("CODEX_HOME") or f"{get_user_home()}/.codex"
+    return read_client_environment_variable("CODEX_HOME") or f"{get_user_home()}/.codex"
 
 
 def _read_thread_names(path: str) -> dict[str, str]:

@@ -61,7 +61,7 @@ from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_json_unless_text, format_readable_json
-from kbtui.workspace.paths import get_user_home, read_environment_variable
+from kbtui.workspace.paths import get_user_home, read_client_environment_variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -245,7 +245,7 @@ class _GeminiMessageOrCompaction:
 
 def find_gemini_directory() -> str:
     """Return the directory of Gemini CLI: `.gemini` in `$GEMINI_CLI_HOME`, or else in the user's home."""
-    home = read_environment_variable("GEMINI_CLI_HOME") or get_user_home()
+    home = read_client_environment_variable("GEMINI_CLI_HOME") or get_user_home()
     return f"{home}/.gemini"
 
 

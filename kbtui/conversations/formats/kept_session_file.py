@@ -97,7 +97,7 @@ def _decompress_to_unnamed_file(path: str, _inode: int, _size: int, modified_ns:
     import tempfile
 
     # In kbtui's own directory, because /tmp may be in memory.
-    directory = Path(paths.get_cache_home())
+    directory = Path(paths.get_kbtui_cache_directory())
     paths.make_private_directory(directory)
     file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  (closed with its last reference)
     for block in iterate_kept_session_file_blocks(path):

@@ -179,7 +179,7 @@ class _LlmConversationRecord(NamedTuple):
 
 def get_llm_database_path() -> str:
     """Return the path of llm's database. The file may not exist."""
-    directory = paths.read_environment_variable("LLM_USER_PATH")
+    directory = paths.read_client_environment_variable("LLM_USER_PATH")
     if not directory and sys.platform == "darwin":
         directory = f"{paths.get_user_home()}/Library/Application Support/io.datasette.llm"
     elif not directory:

@@ -315,7 +315,7 @@ def _get_opencode_data_directory() -> str:
 def _list_opencode_databases() -> list[str]:
     """Return the paths of opencode's databases. The first of them may not exist."""
     directory = _get_opencode_data_directory()
-    if chosen := paths.read_environment_variable("OPENCODE_DB"):
+    if chosen := paths.read_client_environment_variable("OPENCODE_DB"):
         return [] if chosen == ":memory:" else [os.path.join(directory, chosen)]  # noqa: PTH118
     # Each unreleased version has its own database, named after its channel.
     others = [

@@ -34,7 +34,7 @@ from kbtui.dates import convert_unix_time_to_datetime, format_time_as_rfc3339_ut
 from kbtui.errors import WorkspaceError
 from kbtui.file_reading_and_writing import read_regular_file
 from kbtui.terminal_text import format_readable_json
-from kbtui.workspace.published_library_settings import find_existing_library_mirror
+from kbtui.workspace.published_library_settings import find_existing_mirror_of_subscribed_library
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,7 +144,7 @@ class PublishedLibraryConversationFormat(ConversationFormat):
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[SkippedConversationPath]]:
         """Find all published conversations, or only the one with the id `only`."""
-        mirror = find_existing_library_mirror(workspace)
+        mirror = find_existing_mirror_of_subscribed_library(workspace)
         if mirror is None:
             return [], []
         unusable: list[SkippedConversationPath] = []

@@ -591,7 +591,7 @@ def _make_given_and_current_text_comparison(
     when = f", {found.timestamp.astimezone():%Y-%m-%d}" if found.timestamp else ""
     names = f"given to turn {found.turn}{when}", _make_name_of_current_subject_text(texts)
     turn: Spans = [(sanitize_to_one_line(found.source_title), ""), (f"  {found.source}", "link")]
-    marks = library.find_marks_in_conversations_of_turns([found.source]).get_marks_of_turn(
+    marks = library.find_all_marks_in_conversations_of_turns([found.source]).get_marks_of_turn(
         found.source
     )
     head = [
@@ -657,7 +657,7 @@ def _make_subject_versions_document(library: Library, ref: Ref, width: int) -> R
 
     subject = library.find_subject(ref)
     history = library.read_subject_history(ref)
-    marks = library.find_marks_in_conversations_of_turns(
+    marks = library.find_all_marks_in_conversations_of_turns(
         turn for one in history.versions for turn in one.given_to
     )
     document = build_history_document(

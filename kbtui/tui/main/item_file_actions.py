@@ -203,7 +203,7 @@ class ItemFileActions:
         )
 
     def _add_marks_of_turns(self, found: FileTurnHistory, line: int) -> _TurnsTouchingFileAndMarks:
-        marks = self._main.library.find_marks_in_conversations_of_turns(
+        marks = self._main.library.find_all_marks_in_conversations_of_turns(
             turn.ref for turn in found.turns
         )
         return _TurnsTouchingFileAndMarks(found, line, marks)
