@@ -25,7 +25,7 @@ from kbtui.tui.framework.idle_garbage_collection import (
     IdleGarbageCollector,
     enable_garbage_collection_after_startup,
 )
-from kbtui.tui.framework.key_press_queue import KeyHandled, KeyPressQueue
+from kbtui.tui.framework.key_press_queue import KeyFollowUpMessage, KeyPressQueue
 from kbtui.tui.main.main_screen import MainScreen
 from kbtui.tui.terminal_setup import (
     StderrRedirect,
@@ -182,8 +182,8 @@ class KbtuiApp(App[None]):
             self.screen.clear_unavailable_key_message()
         await super().on_event(event)
 
-    def on_key_handled(self, event: KeyHandled) -> None:
-        self._key_queue.resume_keys_after_handled_key(event)
+    def on_key_follow_up_message(self, event: KeyFollowUpMessage) -> None:
+        self._key_queue.resume_keys_after_follow_up_message(event)
 
     def pop_screen(self) -> AwaitComplete:
         """Close the top screen. Keys that are still queued go to the screen below it."""
@@ -208,7 +208,7 @@ class KbtuiApp(App[None]):
         For example, a screen refuses if it has unwritten changes.
         """
         for screen in reversed(self.screen_stack):
-            if isinstance(screen, StyledScreen) and not screen.can_close_screen():
+            if isinstance(screen, StyledScreen) and not screen.can_close_or_ask_first():
                 while self.screen is not screen:
                     await self.pop_screen()
                 return

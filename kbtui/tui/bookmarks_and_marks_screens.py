@@ -26,7 +26,7 @@ from kbtui.tui.framework.dialogs import (
 )
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.tui_command_definition import format_fitting_key_hints
-from kbtui.tui.reader.reader_blocks import MARK_ROLES, make_turn_mark_spans
+from kbtui.tui.reader.reader_blocks import MARK_ROLES, make_spans_of_users_mark
 from kbtui.tui.tui_command_table import (
     Scope,
     find_key_label_of_command,
@@ -278,7 +278,7 @@ class BookmarksScreen(BookmarkAndMarkScreenBase):
         note = sanitize_to_one_line(bookmark.note)
         below: list[Spans] = [[("  ", ""), (note, "")]] if bookmark.note else []
         below += [
-            [("  ", ""), *make_turn_mark_spans(placed)]
+            [("  ", ""), *make_spans_of_users_mark(placed)]
             for placed in marks.get_marks_of_turn(bookmark.ref)
         ]
         return ListRow(bookmark.ref, left, [(ref, "dim")], below, data=bookmark)

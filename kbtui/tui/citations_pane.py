@@ -17,7 +17,7 @@ from kbtui.errors import IndexUnavailable, UsageError
 from kbtui.references import Ref, make_conversation_ref, make_subject_ref, parse_ref
 from kbtui.terminal_text import NO_LONGER_THERE, format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.base_screens_and_widgets import BorderOnlyPane
+from kbtui.tui.framework.base_screens_and_widgets import PaneCoveredByChildren
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import (
     Span,
@@ -30,7 +30,7 @@ from kbtui.tui.navigation_target import (
     make_difference_target,
     make_navigation_target,
 )
-from kbtui.tui.reader.reader_blocks import make_turn_mark_spans
+from kbtui.tui.reader.reader_blocks import make_spans_of_users_mark
 from kbtui.tui.tui_command_table import make_key_bindings_of_scopes
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ TURN_DELAY_SECONDS = 0.06
 """The number of seconds that the cursor must stay on a turn before the pane shows the turn's citations."""
 
 
-class CitationsPane(BorderOnlyPane, Vertical):
+class CitationsPane(PaneCoveredByChildren, Vertical):
     """The pane with the citations of a turn, and with the turns that cite the open document.
 
     The first list contains the citations of the turn at the cursor. The second contains the turns
@@ -473,7 +473,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         state = next(filter(None, described), None)
         states: list[Spans] = [[("  ", ""), state]] if state else []
         marks = self._marks_of_using.get_marks_of_turn(cite.source) if self._marks_of_using else ()
-        states += [[("  ", ""), *make_turn_mark_spans(mark)] for mark in marks]
+        states += [[("  ", ""), *make_spans_of_users_mark(mark)] for mark in marks]
         place = make_navigation_target(parse_ref(cite.source))
         key = f"using:{number}:{cite.source}"
         self._cites_of_rows[key] = outdated

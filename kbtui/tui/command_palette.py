@@ -19,7 +19,7 @@ from kbtui.tui.framework.tui_command_definition import (
     TuiCommand,
     apply_keymap_to_commands,
     make_dialog_bindings,
-    make_list_movement_bindings,
+    make_list_movement_bindings_for_focused_input,
 )
 from kbtui.tui.navigation_target import (
     EnteredReferenceText,
@@ -178,7 +178,7 @@ class CommandPaletteScreen(StyledScreen):
     background thread.
     """
 
-    BINDINGS = make_dialog_bindings("dialog") + make_list_movement_bindings(
+    BINDINGS = make_dialog_bindings("dialog") + make_list_movement_bindings_for_focused_input(
         "move_in_list", priority=True
     )
 

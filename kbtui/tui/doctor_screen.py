@@ -19,9 +19,9 @@ from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_blocks import (
     LeftAndRightLineBlock,
-    ParagraphBlock,
-    VerbatimTextBlock,
-    make_heading_block,
+    ParagraphReaderBlock,
+    VerbatimTextReaderBlock,
+    make_heading_block_with_note,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import SecondaryScreen
@@ -93,11 +93,11 @@ def plan_jp_tool_file_updates(library: Library) -> list[PlannedFileChange]:
 def build_tool_update_page(changes: Sequence[PlannedFileChange]) -> ReaderDocument:
     """Return a page that shows each change as a diff, and asks whether to write the changes."""
     about = "The topics have changed since the tools for JP were installed. JP reads these files:"
-    blocks: list[ReaderBlock] = [ParagraphBlock("about", [(about, "")])]
+    blocks: list[ReaderBlock] = [ParagraphReaderBlock("about", [(about, "")])]
     for change in changes:
         path, diff = change.path, change.make_diff()
-        blocks.append(ParagraphBlock(f"path:{path}", [(path, "strong")], above=1))
-        blocks.append(VerbatimTextBlock(f"diff:{path}", diff, language="diff", panel=True))
+        blocks.append(ParagraphReaderBlock(f"path:{path}", [(path, "strong")], above=1))
+        blocks.append(VerbatimTextReaderBlock(f"diff:{path}", diff, language="diff", panel=True))
     ask = LeftAndRightLineBlock("ask", [("Write it?", "h2")], [("y: yes · n: no", "key")], above=1)
     return ReaderDocument("tools", "Tools for JP", [*blocks, ask])
 
@@ -106,13 +106,13 @@ STATE_SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": 
 
 
 @dataclass(slots=True, eq=False)
-class DoctorFindingBlock(ParagraphBlock):
+class DoctorFindingBlock(ParagraphReaderBlock):
     """A block that shows a finding of a check: a sign for its state, followed by its text."""
 
     state: FindingState
 
     def lay_out_lines(self, width: int, found: HighlightPattern | None) -> StyledLines:
-        lines = ParagraphBlock.lay_out_lines(self, max(8, width - 2), found)
+        lines = ParagraphReaderBlock.lay_out_lines(self, max(8, width - 2), found)
         for number, line in enumerate(lines):
             line.spans.insert(0, ("  ", "") if number else STATE_SIGNS[self.state])
         return lines
@@ -132,7 +132,9 @@ def build_doctor_screen_document(
             continue
         counts = ", ".join(filter(None, _format_counts_of_wrong_findings_and_notes(own)))
         above = int(bool(blocks))
-        blocks.append(make_heading_block(f"head:{area}", area.capitalize(), counts, above))
+        blocks.append(
+            make_heading_block_with_note(f"head:{area}", area.capitalize(), counts, above)
+        )
         own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
         for finding in own:
             role = "dim" if finding.state == "ok" else ""
@@ -140,7 +142,7 @@ def build_doctor_screen_document(
             key = f"{area}:{finding.message}"
             blocks.append(DoctorFindingBlock(key, spans, finding.state, link=finding.ref))
         if area == checking:
-            blocks.append(ParagraphBlock(f"checking:{area}", [("… checking", "dim")]))
+            blocks.append(ParagraphReaderBlock(f"checking:{area}", [("… checking", "dim")]))
     return ReaderDocument("doctor", "Doctor", blocks)
 
 

@@ -49,12 +49,12 @@ from kbtui.tui.framework.styled_text import (
     wrap_spans,
 )
 from kbtui.tui.reader.reader_blocks import (
-    FactTableBlock,
+    FactTableReaderBlock,
     FoldHeadingBlock,
     LeftAndRightLineBlock,
-    ParagraphBlock,
-    make_heading_block,
-    make_turn_mark_blocks,
+    ParagraphReaderBlock,
+    make_blocks_of_users_marks,
+    make_heading_block_with_note,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument, format_abbreviated_count
 from kbtui.tui.secondary_screen import ListDetailScreen
@@ -288,14 +288,14 @@ def build_entry_details_document(
         (sanitize_to_one_line(row.title), "h1"),
         (format_parent_title_suffix(row.parent_title, row.parent_id), "dim"),
     ]
-    facts = FactTableBlock("facts", _make_entry_facts(row, source))
-    blocks: list[ReaderBlock] = [ParagraphBlock("title", title), facts]
+    facts = FactTableReaderBlock("facts", _make_entry_facts(row, source))
+    blocks: list[ReaderBlock] = [ParagraphReaderBlock("title", title), facts]
     if problem := row.error or problem:
         text = f"! {sanitize_to_one_line(problem)}"
-        blocks.append(ParagraphBlock("error", [(text, "error")], above=1))
+        blocks.append(ParagraphReaderBlock("error", [(text, "error")], above=1))
     blocks += _make_recent_citing_turn_blocks(library, row, now)
     count = format_counted_noun(len(chunks), "passage")
-    blocks.append(make_heading_block("chunks", "Passages", count))
+    blocks.append(make_heading_block_with_note("chunks", "Passages", count))
     for number, chunk in enumerate(chunks, 1):
         size = format_counted_noun(chunk["characters"], "character")
         origin = _describe_passage_place(chunk)
@@ -359,9 +359,11 @@ def _make_recent_citing_turn_blocks(
     shown = citations[:MAX_CITATIONS]
     marks = library.find_all_marks_in_conversations_of_turns(one.source for one in shown)
     heading = f"Cited in the last {CITATION_DAYS} days"
-    blocks: list[ReaderBlock] = [make_heading_block("cites", heading, f"{len(citations):,}")]
+    blocks: list[ReaderBlock] = [
+        make_heading_block_with_note("cites", heading, f"{len(citations):,}")
+    ]
     if not citations:
-        blocks.append(ParagraphBlock("none", [("No turn cited this entry.", "dim")]))
+        blocks.append(ParagraphReaderBlock("none", [("No turn cited this entry.", "dim")]))
     for number, citation in enumerate(shown):
         when = format_time_with_date(citation.timestamp, now) if citation.timestamp else ""
         title = f"  {sanitize_to_one_line(citation.source_title)}"
@@ -372,11 +374,13 @@ def _make_recent_citing_turn_blocks(
         if state := format_citation_state(citation):
             # Show the state on a separate line, because a narrow screen would cut it off after the title.
             role = "warning" if citation.state in ("changed", "gone") else "dim"
-            blocks.append(ParagraphBlock(f"{key}:state", [(f"  {state}", role)]))
-        blocks += make_turn_mark_blocks(marks.get_marks_of_turn(citation.source), "  ", f"{key}:")
+            blocks.append(ParagraphReaderBlock(f"{key}:state", [(f"  {state}", role)]))
+        blocks += make_blocks_of_users_marks(
+            marks.get_marks_of_turn(citation.source), "  ", f"{key}:"
+        )
     if len(citations) > MAX_CITATIONS:
         more = f"and {len(citations) - MAX_CITATIONS:,} more"
-        blocks.append(ParagraphBlock("further", [(more, "dim")]))
+        blocks.append(ParagraphReaderBlock("further", [(more, "dim")]))
     return blocks
 
 

@@ -16,13 +16,13 @@ from kbtui.terminal_text import (
 )
 from kbtui.tui.library_pane import ENTRY_MARKS, NEW, TURNS_SIGN
 from kbtui.tui.reader.reader_blocks import (
-    FactTableBlock,
+    FactTableReaderBlock,
     LeftAndRightLineBlock,
-    MarkdownBlock,
-    ParagraphBlock,
+    MarkdownReaderBlock,
+    ParagraphReaderBlock,
     ReaderBlock,
-    make_heading_block,
-    make_message_blocks,
+    make_blocks_of_problem_and_hint,
+    make_heading_block_with_note,
 )
 from kbtui.tui.reader.reader_document import (
     ReaderDocument,
@@ -84,8 +84,8 @@ MAX_TERMS = 20
 """An explanation of a rank lists at most this many matching terms."""
 
 
-def _make_paragraph(key: str, text: str, role: str = "", **fields: Any) -> ParagraphBlock:
-    return ParagraphBlock(key, [(text, role)], **fields)
+def _make_paragraph(key: str, text: str, role: str = "", **fields: Any) -> ParagraphReaderBlock:
+    return ParagraphReaderBlock(key, [(text, role)], **fields)
 
 
 def build_home_document(
@@ -109,7 +109,7 @@ def build_home_document(
     * `outdated` maps the reference of each changed subject to the number of turns that received an
       earlier version of it.
     """
-    blocks: list[ReaderBlock] = [ParagraphBlock("name", [(sanitize_to_one_line(name), "h1")])]
+    blocks: list[ReaderBlock] = [ParagraphReaderBlock("name", [(sanitize_to_one_line(name), "h1")])]
     if note:
         blocks.append(_make_paragraph("note", sanitize_to_one_line(note), "warning", above=1))
     keys: Facts = [
@@ -117,7 +117,7 @@ def build_home_document(
         for command, meaning in (*HOME_KEYS, *_list_home_page_creation_commands(contents))
         if (key := find_key_label_of_command(command, keymap))
     ]
-    blocks.append(FactTableBlock("keys", keys, above=1, name_role="key"))
+    blocks.append(FactTableReaderBlock("keys", keys, above=1, name_role="key"))
     if contents is None:
         blocks.append(_make_paragraph("loading", "Reading the workspace …", "dim", above=1))
         return ReaderDocument("home", "Home", blocks)
@@ -156,11 +156,11 @@ def _make_home_page_last_visit_and_news_blocks(
     the news since the last visit.
     """
     if left_off is not None:
-        yield make_heading_block("left", "Where you left off")
+        yield make_heading_block_with_note("left", "Where you left off")
         title = _find_title_of_reference(contents, left_off)
         yield _make_home_page_link_row(f"left:{left_off}", title, "", left_off)
     if running := list_running_conversations(contents, now):
-        yield make_heading_block("running", "Being written now")
+        yield make_heading_block_with_note("running", "Being written now")
         for info in running[:MAX_NEWS]:
             yield _make_home_page_link_row(
                 f"running:{info.id}", info.name, info.short_agent_name, info.ref
@@ -168,7 +168,9 @@ def _make_home_page_last_visit_and_news_blocks(
     if visit is None:
         return
     news = find_news_since_visit(contents, visit)
-    yield make_heading_block("news", "Since your last visit", format_time_with_date(visit.at, now))
+    yield make_heading_block_with_note(
+        "news", "Since your last visit", format_time_with_date(visit.at, now)
+    )
     if not news.conversations and not news.subjects:
         yield _make_paragraph("no-news", "Nothing has changed.", "dim", lead=[("  ", "")])
     for info in news.conversations[:MAX_NEWS]:
@@ -244,7 +246,7 @@ def _make_home_page_topic_blocks(contents: TopicsAndConversations) -> list[Reade
     count += f", {hidden:,} hidden" if hidden else ""
     disabled = sum(one.disabled for listing in contents.listings for one in listing.subjects)
     count += f", {disabled:,} disabled" if disabled else ""
-    blocks: list[ReaderBlock] = [make_heading_block("topics", "Topics", count)]
+    blocks: list[ReaderBlock] = [make_heading_block_with_note("topics", "Topics", count)]
     for listing in contents.listings:
         topic = listing.topic
         words: Spans = [(sanitize_to_one_line(topic.name), "strong")]
@@ -252,7 +254,9 @@ def _make_home_page_topic_blocks(contents: TopicsAndConversations) -> list[Reade
             words.append((f"  {sanitize_to_one_line(topic.introduction)}", "dim"))
         if not topic.enable:
             words.append(("  switched off", "warning"))
-        blocks.append(ParagraphBlock(f"topic:{topic.id}", words, lead=[("  ", "")], link=topic.id))
+        blocks.append(
+            ParagraphReaderBlock(f"topic:{topic.id}", words, lead=[("  ", "")], link=topic.id)
+        )
     return blocks
 
 
@@ -260,15 +264,15 @@ def _make_home_page_hint_without_topics(
     contents: TopicsAndConversations, key: str
 ) -> list[ReaderBlock]:
     if _are_all_topics_unreadable(contents):
-        heading = make_heading_block("topics", "None of the topics can be read")
+        heading = make_heading_block_with_note("topics", "None of the topics can be read")
         return [heading, _make_paragraph("why", UNREADABLE_TOPICS, "dim")]
     blocks = [
-        make_heading_block("topics", "No topics yet"),
-        MarkdownBlock("first", FIRST_TOPIC.format(file=contents.topics_file)),
+        make_heading_block_with_note("topics", "No topics yet"),
+        MarkdownReaderBlock("first", FIRST_TOPIC.format(file=contents.topics_file)),
     ]
     if key:
         offer: Spans = [("Press ", ""), (key, "key"), (" to create one (asks first).", "")]
-        blocks.append(ParagraphBlock("offer", offer, above=1))
+        blocks.append(ParagraphReaderBlock("offer", offer, above=1))
     return blocks
 
 
@@ -283,11 +287,13 @@ def _make_home_page_conversation_blocks(
             )
             if not contents.agents:
                 hint = "To read the sessions of other agents, add them to `agents` in the table [conversations] of config.toml."
-        heading = make_heading_block("talks", "No conversations yet")
+        heading = make_heading_block_with_note("talks", "No conversations yet")
         return [heading, _make_paragraph("no-talks", hint, "dim")]
     found = contents.main_conversations
     count = format_counted_noun(len(found), "conversation")
-    blocks: list[ReaderBlock] = [make_heading_block("talks", "Recent conversations", count)]
+    blocks: list[ReaderBlock] = [
+        make_heading_block_with_note("talks", "Recent conversations", count)
+    ]
     live = [info for info in found if not info.archived]
     for info in sorted(live, key=lambda info: info.make_time_sort_key(), reverse=True)[
         :RECENT_CONVERSATIONS
@@ -344,12 +350,14 @@ def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> ReaderD
     }
     total = format_counted_noun(sum(subject.size for subject in subjects), "byte")
     facts["size"].append((f"  {total}", "dim"))
-    blocks: list[ReaderBlock] = [FactTableBlock("facts", list(facts.items()))]
+    blocks: list[ReaderBlock] = [FactTableReaderBlock("facts", list(facts.items()))]
     blocks += _make_home_or_topic_problem_paragraphs(listing.problems)
     if topic.enable:
         cost = format_characters_and_tokens(len(learn_text))
-        blocks.append(make_heading_block("learn", "What `learn` returns for this topic", cost))
-        blocks.append(MarkdownBlock("listing", learn_text, above=1, lead=[("▎ ", "rule")]))
+        blocks.append(
+            make_heading_block_with_note("learn", "What `learn` returns for this topic", cost)
+        )
+        blocks.append(MarkdownReaderBlock("listing", learn_text, above=1, lead=[("▎ ", "rule")]))
     badges: Spans = [] if topic.enable else [("switched off", "warning")]
     name = sanitize_to_one_line(topic.name)
     return ReaderDocument(
@@ -363,7 +371,7 @@ def build_error_document(
     """Return the page that is shown instead of a document that cannot be read."""
     spans: Spans = [(f"! {sanitize(message)}", "error")]
     document = ReaderDocument(
-        key, sanitize_to_one_line(title), make_message_blocks(spans, where, hint)
+        key, sanitize_to_one_line(title), make_blocks_of_problem_and_hint(spans, where, hint)
     )
     document.problem = sanitize_to_one_line(message).rstrip(".")
     return document
@@ -380,10 +388,10 @@ def build_other_workspace_hit_preview(key: str, hit: Hit) -> ReaderDocument:
     title = sanitize_to_one_line(hit.title)
     text = sanitize(hit.text)
     blocks: list[ReaderBlock] = [
-        FactTableBlock("where", where),
-        MarkdownBlock("text", text, above=1)
+        FactTableReaderBlock("where", where),
+        MarkdownReaderBlock("text", text, above=1)
         if hit.kind == "subject"
-        else ParagraphBlock("text", [(text, "")], above=1),
+        else ParagraphReaderBlock("text", [(text, "")], above=1),
         _make_paragraph(
             "how", "Open the hit to read the whole text in its workspace.", "dim", above=1
         ),
@@ -393,7 +401,7 @@ def build_other_workspace_hit_preview(key: str, hit: Hit) -> ReaderDocument:
 
 def build_no_hits_document(key: str, reason: Spans) -> ReaderDocument:
     """Return the page shown in place of a hit's preview if a search has no hits."""
-    return ReaderDocument(key, "No hits", [ParagraphBlock("reason", reason)])
+    return ReaderDocument(key, "No hits", [ParagraphReaderBlock("reason", reason)])
 
 
 def build_main_help_document(
@@ -410,8 +418,8 @@ def build_main_help_document(
         "In an input, letters are typed as text. Press Esc to leave it and use single-key commands."
     )
     blocks += [
-        make_heading_block("head:marks", "Marks in the library"),
-        FactTableBlock("marks", marks),
+        make_heading_block_with_note("head:marks", "Marks in the library"),
+        FactTableReaderBlock("marks", marks),
         _make_paragraph("input", text, "dim", above=1),
     ]
     return ReaderDocument("help", "Help", blocks)
@@ -437,15 +445,17 @@ def _make_key_tables(
     for number, (task, members) in enumerate(tasks.items()):
         heading = task if scope == "everywhere" else f"{where}: {task}" if task else where
         blocks += [
-            make_heading_block(f"head:{scope}:{number}", heading, above=1 if blocks else above),
+            make_heading_block_with_note(
+                f"head:{scope}:{number}", heading, above=1 if blocks else above
+            ),
             _make_key_table(f"keys:{scope}:{number}", members),
         ]
     return blocks
 
 
-def _make_key_table(key: str, commands: Iterable[TuiCommand]) -> FactTableBlock:
+def _make_key_table(key: str, commands: Iterable[TuiCommand]) -> FactTableReaderBlock:
     facts: Facts = [("  ".join(command.key_labels), [(command.help, "")]) for command in commands]
-    return FactTableBlock(key, facts, name_role="key")
+    return FactTableReaderBlock(key, facts, name_role="key")
 
 
 def build_rank_explanation_document(explanation: RankExplanation, query: str) -> ReaderDocument:
@@ -455,15 +465,15 @@ def build_rank_explanation_document(explanation: RankExplanation, query: str) ->
         ("Query", [(sanitize_to_one_line(query), "")]),
     ]
     blocks: list[ReaderBlock] = [
-        ParagraphBlock(
+        ParagraphReaderBlock(
             "title", [(sanitize_to_one_line(explanation.title) or explanation.ref, "h1")]
         ),
-        FactTableBlock("what", what),
+        FactTableReaderBlock("what", what),
     ]
     if explanation.rank is not None:
         score = f", combined score {explanation.score:.3f}"
         verdict: Spans = [(f"Rank {explanation.rank}", "strong"), (score, "dim")]
-        blocks.append(ParagraphBlock("rank", verdict, above=1))
+        blocks.append(ParagraphReaderBlock("rank", verdict, above=1))
     for n, reason in enumerate(explanation.kept_out):
         text = f"✕ {sanitize_to_one_line(format_notice(reason))}"
         blocks.append(_make_paragraph(f"out:{n}", text, "warning", above=int(n == 0)))
@@ -499,8 +509,8 @@ def _make_ranking_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
         given = ", ".join(f"{name} {gives:.4f}" for name, gives in among_turns.items() if gives)
         place = f", changes the combined score by {explanation.place_gives:+.4f}"
         facts.append(("among turns", [(given, ""), (place, "dim")]))
-    heading = make_heading_block("head:legs", "Ranks by keywords and by meaning")
-    return [heading, FactTableBlock("legs", facts)]
+    heading = make_heading_block_with_note("head:legs", "Ranks by keywords and by meaning")
+    return [heading, FactTableReaderBlock("legs", facts)]
 
 
 def _make_matching_term_score_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
@@ -512,8 +522,10 @@ def _make_matching_term_score_blocks(explanation: RankExplanation) -> list[Reade
     blocks: list[ReaderBlock] = []
     if facts or absent:
         more = len(explanation.matches) - MAX_TERMS
-        blocks.append(make_heading_block("head:words", "Words", f"{more} more" if more > 0 else ""))
-        blocks.append(FactTableBlock("words", facts))
+        blocks.append(
+            make_heading_block_with_note("head:words", "Words", f"{more} more" if more > 0 else "")
+        )
+        blocks.append(FactTableReaderBlock("words", facts))
     for n, line in enumerate(absent):
         text = f"{line[0].upper()}{line[1:]}"
         blocks.append(_make_paragraph(f"absent:{n}", text, above=int(n == 0)))
@@ -533,7 +545,7 @@ def _make_embedded_text_blocks(explanation: RankExplanation) -> list[ReaderBlock
         (f"+ {weight:g} ×", [(f"{name}: ", "dim"), (text, "")]) for name, weight, text in weighted
     ]
     return [
-        make_heading_block("head:made", "Embedded text"),
+        make_heading_block_with_note("head:made", "Embedded text"),
         _make_paragraph("text", sanitize_to_one_line(parts.text)),
-        FactTableBlock("made", facts, above=1),
+        FactTableReaderBlock("made", facts, above=1),
     ]

@@ -13,10 +13,10 @@ from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_text import HighlightPattern, Span, Spans, StyledLine, StyledLines
 from kbtui.tui.reader.reader_blocks import (
     LeftAndRightLineBlock,
-    ParagraphBlock,
+    ParagraphReaderBlock,
     ReaderBlock,
-    make_heading_block,
-    make_turn_mark_blocks,
+    make_blocks_of_users_marks,
+    make_heading_block_with_note,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import SecondaryScreen
@@ -106,7 +106,7 @@ def build_insights_screen_document(found: UsageStatistics, create_key: str) -> R
             left_out=found.outdated_turns_total - len(found.outdated_turns),
         ),
         *_make_token_sections(found.tokens),
-        make_heading_block("head:chart", "By day", f"last {days}"),
+        make_heading_block_with_note("head:chart", "By day", f"last {days}"),
         DailySearchesAndCitationsChartBlock("days", found),
     ]
     return ReaderDocument("insights", f"The last {days}", blocks)
@@ -131,10 +131,10 @@ def _make_insights_section(
     above = int(name != "top")
     blocks = [LeftAndRightLineBlock(f"head:{name}", [(heading, "h2")], right, above=above), *rows]
     if not rows:
-        blocks.append(ParagraphBlock(f"none:{name}", [("  none", "dim")]))
+        blocks.append(ParagraphReaderBlock(f"none:{name}", [("  none", "dim")]))
     elif left_out > 0:
         more = f"  and {left_out:,} more"
-        blocks.append(ParagraphBlock(f"{name}-more", [(more, "dim")]))
+        blocks.append(ParagraphReaderBlock(f"{name}-more", [(more, "dim")]))
     return blocks
 
 
@@ -176,7 +176,7 @@ def _make_rows_of_turn_with_outdated_citations(
     right: Spans = [(format_unix_time_as_day(turn.time), "dim")] if turn.time else []
     key = f"outdated:{turn.ref}"
     yield LeftAndRightLineBlock(key, left, right, link=turn.ref)
-    yield from make_turn_mark_blocks(marks.get_marks_of_turn(turn.ref), " " * 7, f"{key}:")
+    yield from make_blocks_of_users_marks(marks.get_marks_of_turn(turn.ref), " " * 7, f"{key}:")
 
 
 def _make_token_sections(tokens: PeriodTokenStatistics) -> list[ReaderBlock]:
@@ -194,8 +194,8 @@ def _make_token_sections(tokens: PeriodTokenStatistics) -> list[ReaderBlock]:
             blocks += _make_insights_section(f"tokens-{name}", heading, rows)
     if tokens.day_before is not None:
         text = f"  no tokens in this period; the last were used on {tokens.day_before}"
-        blocks.append(make_heading_block("head:tokens", "Tokens"))
-        blocks.append(ParagraphBlock("none:tokens", [(text, "dim")]))
+        blocks.append(make_heading_block_with_note("head:tokens", "Tokens"))
+        blocks.append(ParagraphReaderBlock("none:tokens", [(text, "dim")]))
     return blocks
 
 

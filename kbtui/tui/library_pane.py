@@ -30,9 +30,9 @@ from kbtui.search.search_request_and_answer import EntriesMatchingFilter, QueryM
 from kbtui.terminal_text import cut_to_width, format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.base_screens_and_widgets import (
-    BorderOnlyPane,
     CompletingInput,
     LabeledInput,
+    PaneCoveredByChildren,
     PaneInput,
     QueryErrorHighlighter,
     WrappedTextBarAboveWidget,
@@ -598,7 +598,7 @@ UPDATE_SECONDS = 60.0
 """The interval in seconds at which the pane checks whether a new day has begun."""
 
 
-class LibraryPane(BorderOnlyPane, Vertical):
+class LibraryPane(PaneCoveredByChildren, Vertical):
     """A list of topics, subjects and conversations."""
 
     BINDINGS = make_key_bindings_of_scopes("library")

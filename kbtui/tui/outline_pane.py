@@ -15,14 +15,14 @@ from kbtui.dates import Clock, format_time_with_date
 from kbtui.terminal_text import format_counted_noun
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.base_screens_and_widgets import (
-    BorderOnlyPane,
     LeftAndRightTextLine,
+    PaneCoveredByChildren,
     PaneInput,
 )
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import Span, Spans, measure_cell_width
-from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
-from kbtui.tui.reader.reader_blocks import make_turn_mark_spans
+from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings_for_focused_input
+from kbtui.tui.reader.reader_blocks import make_spans_of_users_mark
 from kbtui.tui.reader.reader_document import (
     OutlineEntry,
     find_outline_entry_at,
@@ -68,14 +68,14 @@ class OutlineFactColumn:
 class OutlineFilterInput(PaneInput):
     """The outline's filter input. While it has the focus, the arrow keys move the selection in the list."""
 
-    BINDINGS = make_list_movement_bindings("move_in_outline")
+    BINDINGS = make_list_movement_bindings_for_focused_input("move_in_outline")
 
     async def action_move_in_outline(self, move: str, *pages: float) -> None:
         """Select another row; `move` is a direction such as "up" or "down"."""
         getattr(self.screen.query_one("#outline-list", RowList), f"action_{move}")(*pages)
 
 
-class OutlinePane(BorderOnlyPane, Vertical):
+class OutlinePane(PaneCoveredByChildren, Vertical):
     """The pane with the outline of the open document.
 
     The selected row is the turn or heading at the reader's cursor. When the user selects another
@@ -203,7 +203,7 @@ class OutlinePane(BorderOnlyPane, Vertical):
                 lead = (f"{entry.turn.number:>{digits}}  ", "turn")
             is_rewound = entry.turn is not None and entry.turn.is_rewound
             words = (entry.words or "no text", "dim" if is_rewound else "")
-            signs = [make_turn_mark_spans(mark)[0] for mark in self._get_marks_on_turn(entry)]
+            signs = [make_spans_of_users_mark(mark)[0] for mark in self._get_marks_on_turn(entry)]
             left: Spans = [lead, *signs, words]
             right: Spans = [
                 (f"{text:>{column.width}}", role)

@@ -30,9 +30,9 @@ from kbtui.terminal_text import (
     sanitize_to_one_line,
 )
 from kbtui.tui.framework.base_screens_and_widgets import (
-    BorderOnlyPane,
     CompletingInput,
     LeftAndRightTextLine,
+    PaneCoveredByChildren,
     QueryErrorHighlighter,
     WrappedTextBarAboveWidget,
     get_configured_keys,
@@ -48,7 +48,7 @@ from kbtui.tui.framework.styled_text import (
     truncate_text_start,
     wrap_spans,
 )
-from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
+from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings_for_focused_input
 from kbtui.tui.tui_command_table import (
     find_key_label_for_input,
     find_key_label_of_command,
@@ -95,7 +95,7 @@ PLACEHOLDER_OF_ALL_PROJECTS = 'Search all projects: words, "phrase", tool:, afte
 class SearchInput(CompletingInput):
     """The search input. While it has the focus, the arrow keys move the selection in the results."""
 
-    BINDINGS = make_list_movement_bindings("move_in_results")
+    BINDINGS = make_list_movement_bindings_for_focused_input("move_in_results")
 
     class InputTextSelectionChanged(Message):
         """The selection in the input changed."""
@@ -202,7 +202,7 @@ class HitList(RowList):
         self.post_message(self.GoToLastHitRequested())
 
 
-class SearchResultsPane(BorderOnlyPane, Vertical):
+class SearchResultsPane(PaneCoveredByChildren, Vertical):
     """The pane with the hits of the last query."""
 
     BINDINGS = make_key_bindings_of_scopes("results")

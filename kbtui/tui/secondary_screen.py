@@ -16,9 +16,9 @@ from kbtui.tui.framework.base_screens_and_widgets import (
     ClickableHintLine,
     LabeledInput,
     LeftAndRightTextLine,
-    MessageLine,
     PaneInput,
     StyledScreen,
+    WrappedMessage,
     make_plain_label_text,
 )
 from kbtui.tui.framework.styled_text import Spans, join_span_texts
@@ -30,9 +30,9 @@ from kbtui.tui.framework.tui_command_definition import (
 from kbtui.tui.generated_reader_pages import build_screen_help_document
 from kbtui.tui.reader.document_view import DocumentView
 from kbtui.tui.reader.reader_blocks import (
-    FactTableBlock,
+    FactTableReaderBlock,
     LeftAndRightLineBlock,
-    ParagraphBlock,
+    ParagraphReaderBlock,
     ReaderBlock,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
@@ -69,7 +69,7 @@ def filter_help_document(page: ReaderDocument, words: str) -> ReaderDocument:
     for block in page.blocks:
         if isinstance(block, LeftAndRightLineBlock):
             heading = block
-        elif isinstance(block, FactTableBlock):
+        elif isinstance(block, FactTableReaderBlock):
             title = heading.get_searchable_text() if heading else ""
             facts = [
                 (name, value)
@@ -82,10 +82,10 @@ def filter_help_document(page: ReaderDocument, words: str) -> ReaderDocument:
                     LeftAndRightLineBlock(heading.key, heading.left, heading.right, above=above)
                 )
             if facts:
-                blocks.append(FactTableBlock(block.key, facts, name_role=block.name_role))
+                blocks.append(FactTableReaderBlock(block.key, facts, name_role=block.name_role))
     if not blocks:
         text = "No key does this. Esc clears the filter."
-        blocks.append(ParagraphBlock("none", [(text, "dim")]))
+        blocks.append(ParagraphReaderBlock("none", [(text, "dim")]))
     return ReaderDocument(f"help:{words}", page.title, blocks)
 
 
@@ -171,7 +171,7 @@ class SecondaryScreen(StyledScreen):
         super().__init__()
         self.library = library
         self.reader = DocumentView()
-        self.message_line = MessageLine("said")
+        self.message_line = WrappedMessage("said")
         self.worker = LatestOnlyWorker(self)
         self._is_refusal = False
         """Whether the message says why the last key did nothing. The next key removes the message."""
@@ -333,7 +333,7 @@ class SecondaryScreen(StyledScreen):
                 return
 
     def action_leave(self) -> None:
-        if self.can_close_screen():
+        if self.can_close_or_ask_first():
             self.dismiss(None)
 
 

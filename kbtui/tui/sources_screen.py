@@ -31,10 +31,10 @@ from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, Fo
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import HighlightPattern, Span, Spans, StyledLines, wrap_spans
 from kbtui.tui.reader.reader_blocks import (
-    FactTableBlock,
-    ParagraphBlock,
-    VerbatimTextBlock,
-    make_heading_block,
+    FactTableReaderBlock,
+    ParagraphReaderBlock,
+    VerbatimTextReaderBlock,
+    make_heading_block_with_note,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import ListDetailScreen
@@ -57,7 +57,7 @@ PROGRESS_CELLS = 10
 
 
 @dataclass(slots=True, eq=False)
-class BulletItemBlock(ParagraphBlock):
+class BulletItemBlock(ParagraphReaderBlock):
     """A paragraph with a sign, such as a bullet, before its first line."""
 
     sign: Span = ("• ", "marker")
@@ -180,9 +180,9 @@ def make_details_of_unreadable_source_declaration(problem: KnowledgeProblem) -> 
     file = problem.where or SOURCES_FILE
     hint = f"Correct {sanitize_to_one_line(file)} in your editor; this screen cannot change an invalid source."
     blocks: list[ReaderBlock] = [
-        make_heading_block("head", "Cannot be read", above=0),
-        ParagraphBlock("what", [(sanitize_to_one_line(str(problem)), "error")]),
-        ParagraphBlock("how", [(hint, "dim")], above=1),
+        make_heading_block_with_note("head", "Cannot be read", above=0),
+        ParagraphReaderBlock("what", [(sanitize_to_one_line(str(problem)), "error")]),
+        ParagraphReaderBlock("how", [(hint, "dim")], above=1),
     ]
     return ReaderDocument(
         f"problem:{problem.key}", problem.key or problem.where or "A problem", blocks
@@ -208,9 +208,9 @@ def make_source_details(state: SourceWithLastRun, now: datetime) -> ReaderDocume
         ("approved", approved),
     ]
     blocks: list[ReaderBlock] = [
-        ParagraphBlock("name", [(source.name, "h1")]),
-        FactTableBlock("facts", facts),
-        make_heading_block("run", "Last run"),
+        ParagraphReaderBlock("name", [(source.name, "h1")]),
+        FactTableReaderBlock("facts", facts),
+        make_heading_block_with_note("run", "Last run"),
         *_make_last_run_blocks(state.run, now),
         *_make_source_declaration_blocks(state),
     ]
@@ -219,7 +219,7 @@ def make_source_details(state: SourceWithLastRun, now: datetime) -> ReaderDocume
 
 def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[ReaderBlock]:
     if run is None:
-        return [ParagraphBlock("none", [("Never run.", "dim")])]
+        return [ParagraphReaderBlock("none", [("Never run.", "dim")])]
     sign, role = STATUS_SIGNS[run.status]
     began = f"{_format_unix_time(run.began, now)}, took {run.ended - run.began:.1f} s"
     facts: list[tuple[str, Spans]] = [
@@ -228,7 +228,7 @@ def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Re
         ("documents", [(f"{run.entries:,}", "")]),
         ("changes", [(run.document_counts_text, "")]),
     ]
-    blocks: list[ReaderBlock] = [FactTableBlock("runs", facts)]
+    blocks: list[ReaderBlock] = [FactTableReaderBlock("runs", facts)]
     for n, problem in enumerate(run.problems):
         blocks.append(
             BulletItemBlock(f"problem:{n}", [(sanitize_to_one_line(problem), role)], ("! ", role))
@@ -241,15 +241,15 @@ def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Re
         blocks.append(BulletItemBlock(f"skip:{n}", spans))
     if run.skipped > len(run.skips):
         more = f"and {run.skipped - len(run.skips):,} more skipped"
-        blocks.append(ParagraphBlock("skips", [(more, "dim")]))
+        blocks.append(ParagraphReaderBlock("skips", [(more, "dim")]))
     return blocks
 
 
 def _make_source_declaration_blocks(state: SourceWithLastRun) -> list[ReaderBlock]:
     toml = format_source_as_toml(state.source)
     return [
-        make_heading_block("block", "Declaration", state.file),
-        VerbatimTextBlock("toml", toml, language="toml", panel=True, first_line=1),
+        make_heading_block_with_note("block", "Declaration", state.file),
+        VerbatimTextReaderBlock("toml", toml, language="toml", panel=True, first_line=1),
     ]
 
 
@@ -266,13 +266,13 @@ def make_source_approval_details(
     )
     answers = f"Press {approve_key} to approve exactly this (any later change needs a new approval), or {back_key} to go back without approving."
     blocks: list[ReaderBlock] = [
-        ParagraphBlock("ask", [(f"Approve {source.name}?", "h1")]),
-        ParagraphBlock("what", [(intro, "")], above=1),
+        ParagraphReaderBlock("ask", [(f"Approve {source.name}?", "h1")]),
+        ParagraphReaderBlock("what", [(intro, "")], above=1),
     ]
     for number, line in enumerate(describe_what_approved_source_may_do(state)):
         blocks.append(BulletItemBlock(f"action:{number}", [(line, "strong")]))
     blocks += _make_source_declaration_blocks(state)
-    blocks.append(ParagraphBlock("answers", [(answers, "key")], above=1))
+    blocks.append(ParagraphReaderBlock("answers", [(answers, "key")], above=1))
     return ReaderDocument(f"approve:{source.name}", f"Approve {source.name}", blocks)
 
 
@@ -696,7 +696,7 @@ class SourcesScreen(ListDetailScreen):
         else:
             self.action_leave()
 
-    def can_close_screen(self) -> bool:
+    def can_close_or_ask_first(self) -> bool:
         """Return whether no source is running.
 
         If a source is running, also ask the user whether to stop all runs and leave the screen.

@@ -18,7 +18,7 @@ from kbtui.index.chunk_splitter import (
 from kbtui.index.entry_and_chunk_data_types import Chunk
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.knowledge.knowledge_data_types import Subject
-from kbtui.tui.reader.reader_blocks import MarkdownBlock, VerbatimTextBlock
+from kbtui.tui.reader.reader_blocks import MarkdownReaderBlock, VerbatimTextReaderBlock
 from kbtui.tui.reader.subject_document_builder import build_subject_document
 
 WORDS = st.text(
@@ -163,7 +163,7 @@ def test_the_reader_shows_as_text_what_the_index_finds(head: str) -> None:
     blocks = [
         block
         for block in build_subject_document(subject, text).blocks
-        if isinstance(block, MarkdownBlock | VerbatimTextBlock)
+        if isinstance(block, MarkdownReaderBlock | VerbatimTextReaderBlock)
     ]
     shown = " ".join(text[block.start : block.end] for block in blocks)
     found = " ".join(

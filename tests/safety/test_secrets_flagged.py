@@ -66,6 +66,10 @@ def test_subjects_and_conversations_carry_the_remark(workspace_root: Path) -> No
     from datetime import UTC, datetime
 
     shown = build_conversation_document(conversation, datetime.now(UTC))
-    lines = [line.plain for block in shown.blocks for line in block.lay_out_whole_block(100)]
+    lines = [
+        line.plain
+        for block in shown.blocks
+        for line in block.lay_out_with_lead_and_space_above(100)
+    ]
     assert [line for line in lines if "looks like a secret: GitHub token (line 2)" in line]
     assert should_mask_secrets(Settings(), "mcp")

@@ -218,7 +218,7 @@ def test_calls_can_be_found_and_numbered(workspace_root: Path) -> None:
         workspace_root,
         [[asked("x"), *called("a", "one", "1"), *called("b", "two", "2"), said("y")]],
     )
-    position = document.find_block_index("call:1.2")
+    position = document.find_block_index_by_key("call:1.2")
     assert position is not None
     block = document.blocks[position]
     assert isinstance(block, FoldHeadingBlock)

@@ -8,7 +8,7 @@ from support import Builder, asked, called, said
 from tui_support import running
 
 from kbtui.conversations.patch_parser import PatchHunk, make_hunks_from_texts
-from kbtui.tui.reader.tool_call_blocks import make_diff_blocks
+from kbtui.tui.reader.tool_call_blocks import make_blocks_of_diff_hunks
 
 QUESTION = "Do you want to apply the following patch?\n\n```diff\n--- src/a.py\n+++ src/a.py\n@@ -9,2 +9,3 @@\n kept\n-old = 1\n+old = 2\n+new = 3\n```"
 
@@ -57,14 +57,14 @@ async def test_t_unfolds_diffs_then_all_calls_then_none(workspace_root: Path) ->
 
 def test_only_the_words_that_differ_are_marked() -> None:
     hunks = make_hunks_from_texts("a = first(1)\n\nsame\n", "a = second(1)\n\nsame\n", 7)
-    (block,) = make_diff_blocks("key", hunks)
-    lines = block.lay_out_whole_block(80)
+    (block,) = make_blocks_of_diff_hunks("key", hunks)
+    lines = block.lay_out_with_lead_and_space_above(80)
     assert [line.plain for line in lines] == [
         " 7    -a = first(1)", "    7 +a = second(1)", " 8  8  ", " 9  9  same",
     ]  # fmt: skip
     marked = [text for line in lines for text, role in line.spans if "changed-word" in role]
     assert marked == ["first", "second"]
-    assert [line.plain for line in block.lay_out_whole_block(60)][:2] == [
+    assert [line.plain for line in block.lay_out_with_lead_and_space_above(60)][:2] == [
         " 7 -a = first(1)", " 7 +a = second(1)",
     ]  # fmt: skip
 
@@ -77,8 +77,10 @@ _LINES = st.lists(
 @given(_LINES, st.booleans())
 def test_every_line_of_a_hunk_is_shown_with_its_number(lines: list[str], numbered: bool) -> None:
     hunk = PatchHunk(tuple(lines), 5 if numbered else None, 6 if numbered else None)
-    blocks = list(make_diff_blocks("key", [hunk]))
-    shown = [line.plain for block in blocks for line in block.lay_out_whole_block(100)]
+    blocks = list(make_blocks_of_diff_hunks("key", [hunk]))
+    shown = [
+        line.plain for block in blocks for line in block.lay_out_with_lead_and_space_above(100)
+    ]
     assert len(shown) == len(lines)
     wanted, number = [], 6
     for line in lines:

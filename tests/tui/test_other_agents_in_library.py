@@ -50,7 +50,7 @@ async def test_rows_name_the_agent_if_there_are_several(book: Builder, home: Pat
         assert find_row(tui, "First steps").endswith(" jp")
         assert find_row(tui, "Start the server").endswith(" claude")
         document = tui.main.reader_pane.document_view.document
-        heading = document.blocks[document.find_block_index("talks") or 0]
+        heading = document.blocks[document.find_block_index_by_key("talks") or 0]
         # Five of JP and two sessions: those of subagents do not count.
         assert "7 conversations" in str(heading.right)
         # In a narrow pane, the titles need the space.

@@ -118,7 +118,7 @@ async def test_the_history_of_a_subject_lacks_no_line(book: Builder) -> None:
         await tui.open("project/long:5")
         await tui.press("C")
         await tui.until(lambda: viewport.document.view == "history")
-        await tui.until(lambda: viewport.document.find_block_index("loading") is None)
+        await tui.until(lambda: viewport.document.find_block_index_by_key("loading") is None)
         assert "No line" not in tui.text
 
 

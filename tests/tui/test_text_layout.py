@@ -27,8 +27,8 @@ from kbtui.tui.reader.markdown_layout import (
     fit_column_widths,
     highlight_source_code,
     lay_out_markdown,
-    split_markdown_at_blank_lines,
-    split_source_text_at_line_breaks,
+    split_markdown_into_sections_at_blank_lines,
+    split_source_text_into_sections,
 )
 
 # Nothing here is about time, and the machine may be busy.
@@ -209,8 +209,8 @@ def test_code_keeps_its_indentation_and_gets_roles() -> None:
 def test_sections_contain_the_whole_text_in_order(lines: list[str], most: int) -> None:
     text = "\n".join(lines)
     for pieces in (
-        list(split_markdown_at_blank_lines(text, most)),
-        list(split_source_text_at_line_breaks(text, most)),
+        list(split_markdown_into_sections_at_blank_lines(text, most)),
+        list(split_source_text_into_sections(text, most)),
     ):
         position = 0
         for piece in pieces:
@@ -226,7 +226,7 @@ def test_a_section_never_ends_inside_a_fence_or_a_short_list() -> None:
     fence = "```rust\n" + "let a = 1;\n\n" * 40 + "```\n"
     items = "".join(f"{n}. item\n\n   more\n\n" for n in range(20))
     text = ("para " * 100 + "\n\n" + fence + "\n" + items + "\n") * 10
-    pieces = list(split_markdown_at_blank_lines(text, 2000))
+    pieces = list(split_markdown_into_sections_at_blank_lines(text, 2000))
     assert len(pieces) > 4
     for piece in pieces:
         part = text[piece.start : piece.end]
@@ -245,7 +245,7 @@ def test_a_long_fence_is_split_into_sections_of_code() -> None:
     text = (
         "intro\n\n```rust\n" + "".join(f"let x{n} = {n};\n" for n in range(5000)) + "```\n\nend\n"
     )
-    pieces = list(split_markdown_at_blank_lines(text))
+    pieces = list(split_markdown_into_sections_at_blank_lines(text))
     code = [piece for piece in pieces if piece.code]
     assert len(code) > 5
     assert {piece.language for piece in code} == {"rust"}

@@ -19,7 +19,7 @@ from kbtui.tui.reader.tool_call_blocks import (
 
 def lay_out(blocks: list[ReaderBlock]) -> list[tuple[str, str]]:
     """Return the spans of all lines, without those that only indent."""
-    lines = [line for block in blocks for line in block.lay_out_whole_block(80)]
+    lines = [line for block in blocks for line in block.lay_out_with_lead_and_space_above(80)]
     return [(text, role) for line in lines for text, role in line.spans if text.strip()]
 
 
@@ -34,7 +34,7 @@ def test_the_content_of_a_file_is_highlighted_without_its_fences() -> None:
 def test_line_numbers_of_an_agent_are_a_column() -> None:
     text = "     9→def f():\n    10→    return 'x'\n"
     (block,) = make_tool_text_blocks("k", text, path="src/a.py")
-    rows = [join_span_texts(line.spans) for line in block.lay_out_whole_block(80)]
+    rows = [join_span_texts(line.spans) for line in block.lay_out_with_lead_and_space_above(80)]
     assert rows == [" 9  def f():", "10      return 'x'"]
     assert block.get_searchable_text() == "def f():\n    return 'x'"
     assert ("def", "keyword") in lay_out([block])
@@ -115,7 +115,7 @@ def test_xml_in_one_line_is_laid_out_and_keeps_its_prefixes() -> None:
     items = "".join(f'<x:item n="{n}">word {n}</x:item>' for n in range(12))
     text = f'<x:list xmlns:x="urn:x"><!-- all -->{items}</x:list>'
     (block,) = make_tool_text_blocks("k", text)
-    rows = [join_span_texts(line.spans) for line in block.lay_out_whole_block(100)]
+    rows = [join_span_texts(line.spans) for line in block.lay_out_with_lead_and_space_above(100)]
     assert rows[0] == '<x:list xmlns:x="urn:x">'
     assert rows[1:3] == ["  <!-- all -->", '  <x:item n="0">word 0</x:item>']
     assert len(rows) == 15

@@ -9,9 +9,9 @@ from kbtui.tui.reader.document_view import DocumentLinePosition, DocumentViewpor
 from kbtui.tui.reader.reader_blocks import (
     FoldHeadingBlock,
     LeftAndRightLineBlock,
-    MarkdownBlock,
+    MarkdownReaderBlock,
     ReaderBlock,
-    VerbatimTextBlock,
+    VerbatimTextReaderBlock,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument, compile_pattern_for_terms
 
@@ -23,9 +23,9 @@ def document(sizes: list[int], folds: bool = False, prefix: str = "w") -> Reader
         text = " ".join(f"{prefix}{number}x{n}" for n in range(size))
         if folds and number % 3 == 2:
             blocks.append(FoldHeadingBlock(f"fold{number}", [(f"fold {number}", "")], kind="tool"))
-            blocks.append(VerbatimTextBlock(f"in{number}", text, fold=f"fold{number}"))
+            blocks.append(VerbatimTextReaderBlock(f"in{number}", text, fold=f"fold{number}"))
         else:
-            blocks.append(MarkdownBlock(f"b{number}", text, above=1))
+            blocks.append(MarkdownReaderBlock(f"b{number}", text, above=1))
     return ReaderDocument("doc", "Doc", blocks)
 
 
@@ -127,7 +127,7 @@ def test_a_position_and_its_line_in_the_document_agree(given_sizes: list[int], l
 
 def test_unfolding_keeps_the_line_and_folding_returns_to_the_head() -> None:
     viewport = opened(document([20] * 9, folds=True), height=30)
-    head = viewport.document.find_block_index("fold5")
+    head = viewport.document.find_block_index_by_key("fold5")
     assert head is not None
     viewport.go_to_block_line(head)
     row = [at for at, _ in viewport.rows].index(viewport.cursor)
@@ -156,7 +156,7 @@ def test_reloading_keeps_the_line_when_text_was_inserted_before_it() -> None:
     line = viewport.current_styled_line
     assert line is not None
     fresh = document([30] * 40)
-    fresh.blocks.insert(0, MarkdownBlock("new", "something new " * 50))
+    fresh.blocks.insert(0, MarkdownReaderBlock("new", "something new " * 50))
     viewport.show_reloaded_document(ReaderDocument("doc", "Doc", fresh.blocks))
     assert viewport.current_styled_line is not None
     assert viewport.current_styled_line.plain == line.plain

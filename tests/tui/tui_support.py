@@ -213,7 +213,9 @@ async def running(
             await tui.until(lambda: tui.main.document_controller.shown is not None)
             if open_ref is None:
                 document = tui.main.reader_pane.document_view
-                await tui.until(lambda: document.document.find_block_index("loading") is None)
+                await tui.until(
+                    lambda: document.document.find_block_index_by_key("loading") is None
+                )
             yield tui
             if app.is_running:
                 tui.paint()

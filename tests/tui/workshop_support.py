@@ -8,7 +8,7 @@ from tui_support import Tui, running
 
 from kbtui.knowledge import KnowledgeBase, load_knowledge
 from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen
-from kbtui.tui.reader.reader_blocks import TextRangeBlock
+from kbtui.tui.reader.reader_blocks import TextRangeReaderBlock
 from kbtui.workspace import open_workspace_at_root
 
 
@@ -48,7 +48,9 @@ class Shop:
     def given(self) -> str:
         """The whole text of the right pane."""
         blocks = self.screen.reader.document.blocks
-        return "".join(b.get_searchable_text() for b in blocks if isinstance(b, TextRangeBlock))
+        return "".join(
+            b.get_searchable_text() for b in blocks if isinstance(b, TextRangeReaderBlock)
+        )
 
     async def select(self, key: str) -> None:
         assert self.screen.list.select_row(key), (key, [row.key for row in self.screen.list.rows])

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Span
 
 
-class TextStyle(NamedTuple):
+class StyleRoleAppearance(NamedTuple):
     """The look of a style role. An empty `color` or `background` leaves the colour unchanged."""
 
     color: str = ""
@@ -58,32 +58,32 @@ class TextStyle(NamedTuple):
     background: str = ""
 
 
-_ROLES: dict[TextStyle, str] = {
-    TextStyle("kb-dim"): "dim quote html",
-    TextStyle("kb-dim", "bold"): "section",
-    TextStyle("kb-dim", "italic"): "day comment",
-    TextStyle("kb-text"): "tool",
-    TextStyle("kb-text", "bold"): "h3 function",
-    TextStyle("kb-text", "bold italic"): "h4 h5 h6",
-    TextStyle("kb-primary"): "marker assistant keyword",
-    TextStyle("kb-primary", "bold"): "key turn h1 h2",
-    TextStyle("kb-primary", "underline"): "link",
-    TextStyle("kb-secondary"): "user string",
-    TextStyle("kb-accent"): "accent code-inline number type",
-    TextStyle("kb-accent", "bold"): "note",
-    TextStyle("kb-success"): "inserted",
-    TextStyle("kb-warning"): "warning",
-    TextStyle("kb-error"): "error deleted",
-    TextStyle("kb-line"): "rule",
-    TextStyle(attributes="bold"): "strong",
-    TextStyle(attributes="bold underline"): "changed-word",
-    TextStyle(attributes="italic"): "emph",
-    TextStyle(attributes="strike"): "struck",
-    TextStyle(background="kb-cursor"): "cursor",
-    TextStyle(background="kb-cursor-off"): "cursor-off",
-    TextStyle(background="kb-surface"): "code",
-    TextStyle("kb-found-text", "bold", "kb-found"): "found",
-    TextStyle("kb-here-text", "bold", "kb-accent"): "found-here",
+_ROLES: dict[StyleRoleAppearance, str] = {
+    StyleRoleAppearance("kb-dim"): "dim quote html",
+    StyleRoleAppearance("kb-dim", "bold"): "section",
+    StyleRoleAppearance("kb-dim", "italic"): "day comment",
+    StyleRoleAppearance("kb-text"): "tool",
+    StyleRoleAppearance("kb-text", "bold"): "h3 function",
+    StyleRoleAppearance("kb-text", "bold italic"): "h4 h5 h6",
+    StyleRoleAppearance("kb-primary"): "marker assistant keyword",
+    StyleRoleAppearance("kb-primary", "bold"): "key turn h1 h2",
+    StyleRoleAppearance("kb-primary", "underline"): "link",
+    StyleRoleAppearance("kb-secondary"): "user string",
+    StyleRoleAppearance("kb-accent"): "accent code-inline number type",
+    StyleRoleAppearance("kb-accent", "bold"): "note",
+    StyleRoleAppearance("kb-success"): "inserted",
+    StyleRoleAppearance("kb-warning"): "warning",
+    StyleRoleAppearance("kb-error"): "error deleted",
+    StyleRoleAppearance("kb-line"): "rule",
+    StyleRoleAppearance(attributes="bold"): "strong",
+    StyleRoleAppearance(attributes="bold underline"): "changed-word",
+    StyleRoleAppearance(attributes="italic"): "emph",
+    StyleRoleAppearance(attributes="strike"): "struck",
+    StyleRoleAppearance(background="kb-cursor"): "cursor",
+    StyleRoleAppearance(background="kb-cursor-off"): "cursor-off",
+    StyleRoleAppearance(background="kb-surface"): "code",
+    StyleRoleAppearance("kb-found-text", "bold", "kb-found"): "found",
+    StyleRoleAppearance("kb-here-text", "bold", "kb-accent"): "found-here",
 }
 TEXT_STYLES = {role: style for style, roles in _ROLES.items() for role in roles.split()}
 
@@ -201,7 +201,7 @@ class StyledScreen(Screen[Any]):
         node, binding = self._find_key_binding(key)
         return node, binding.action if binding else ""
 
-    def can_close_screen(self) -> bool:
+    def can_close_or_ask_first(self) -> bool:
         """Return whether the screen can close now.
 
         If changes would be lost, ask the user, and return False.
@@ -277,7 +277,7 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
         return super().refresh(*(regions if self.region else ()), **options)
 
 
-class BorderOnlyPane(Widget, inherit_bindings=False):
+class PaneCoveredByChildren(Widget, inherit_bindings=False):
     """A pane that paints only its border, because its children cover everything else."""
 
     _repaint_region: Region | None = None
@@ -405,10 +405,10 @@ class WrappedTextBarAboveWidget(StyledTextWidget):
 MAX_MESSAGE_LINES = 4
 
 
-class MessageLine(StyledTextWidget):
+class WrappedMessage(StyledTextWidget):
     """A message on at most `MAX_MESSAGE_LINES` wrapped lines. Lines beyond these are left out."""
 
-    DEFAULT_CSS = "MessageLine { height: 1; padding: 0 1; background: $background; }"
+    DEFAULT_CSS = "WrappedMessage { height: 1; padding: 0 1; background: $background; }"
 
     def __init__(self, id: str) -> None:  # noqa: A002
         super().__init__(id=id)

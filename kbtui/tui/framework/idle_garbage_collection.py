@@ -101,7 +101,7 @@ _pause_lock = threading.Lock()
 
 
 @contextmanager
-def pause_garbage_collection() -> Iterator[None]:
+def pause_garbage_collection_then_freeze_objects() -> Iterator[None]:
     """Disable the garbage collector during a `with` block that loads a large document.
 
     After the block, all existing objects are frozen, so the collector never frees them. To free the

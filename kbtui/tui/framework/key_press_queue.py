@@ -29,7 +29,7 @@ FOLLOW_UP_MESSAGES = 3
 Each of them is queued behind the messages that the key has caused so far.
 """
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
-"""The number of seconds that the queue waits for `KeyHandled` before it delivers the next key anyway."""
+"""The number of seconds that the queue waits for `KeyFollowUpMessage` before it delivers the next key anyway."""
 MAX_WAIT_SECONDS = 3.0
 """The maximum time in seconds that a key waits for unfinished work of the screen.
 
@@ -39,7 +39,7 @@ RETRY_SECONDS = 0.01
 UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 
 
-class KeyHandled(Message):
+class KeyFollowUpMessage(Message):
     """A message that follows a key and tells the app when the key has been handled.
 
     The message is sent to the widget that received the key, and from there to the app. Several such
@@ -104,9 +104,11 @@ class KeyPressQueue:
             FOLLOW_UP_TIMEOUT_SECONDS, app.call_later, self._resume_sending_keys, self._number
         )
         # `call_next` delays the follow-up message until the event itself is in the widget's message queue.
-        app.call_next(target.post_message, KeyHandled(self._number, FOLLOW_UP_MESSAGES, target))
+        app.call_next(
+            target.post_message, KeyFollowUpMessage(self._number, FOLLOW_UP_MESSAGES, target)
+        )
 
-    def resume_keys_after_handled_key(self, done: KeyHandled) -> None:
+    def resume_keys_after_follow_up_message(self, done: KeyFollowUpMessage) -> None:
         """Continue when a follow-up message of a key has reached the app.
 
         If the key has more follow-up messages, send the next one. Otherwise, the key has been
@@ -115,7 +117,7 @@ class KeyPressQueue:
         if done.number != self._number or not self._is_busy or not self._app.is_running:
             return
         if done.rounds > 1:
-            done.target.post_message(KeyHandled(done.number, done.rounds - 1, done.target))
+            done.target.post_message(KeyFollowUpMessage(done.number, done.rounds - 1, done.target))
         elif self._app.screen is not self._screen:
             # The key opened a dialog, which receives the remaining keys as soon as it is shown.
             self._resume_keys_when_screen_shown()

@@ -180,7 +180,9 @@ MOVE_COMMANDS: tuple[TuiCommand, ...] = tuple(
 MOVE_BINDINGS = make_textual_bindings(MOVE_COMMANDS)
 
 
-def make_list_movement_bindings(action: str, *, priority: bool = False) -> list[BindingType]:
+def make_list_movement_bindings_for_focused_input(
+    action: str, *, priority: bool = False
+) -> list[BindingType]:
     """Return key bindings that call `action` to move in a list while an input has the focus."""
     up, down = "'scroll_pages', -1", "'scroll_pages', 1"
     moves = {"down,ctrl+n": "'down'", "up": "'up'", "pagedown": down, "pageup": up}

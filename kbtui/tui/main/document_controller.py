@@ -11,7 +11,7 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import parse_ref
 from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.idle_garbage_collection import pause_garbage_collection
+from kbtui.tui.framework.idle_garbage_collection import pause_garbage_collection_then_freeze_objects
 from kbtui.tui.generated_reader_pages import (
     MAX_NEWS,
     build_error_document,
@@ -29,8 +29,8 @@ from kbtui.tui.navigation_target import (
 )
 from kbtui.tui.reader.reader_blocks import (
     LeftAndRightLineBlock,
-    TextRangeBlock,
-    make_turn_mark_blocks,
+    TextRangeReaderBlock,
+    make_blocks_of_users_marks,
 )
 from kbtui.tui.reader.reader_document import (
     CHANGES_VIEWS,
@@ -115,8 +115,8 @@ class DocumentController:
         self._on_opened = on_opened
         self._open_and_focus = open_and_focus
         self._lookup_worker = LatestOnlyWorker(pane)
-        self._open_worker = LatestOnlyWorker(pane, drop=self._free_unwanted_document)
-        self._reload_worker = LatestOnlyWorker(pane, drop=self._free_unwanted_document)
+        self._open_worker = LatestOnlyWorker(pane, drop=self._free_document_that_is_not_shown)
+        self._reload_worker = LatestOnlyWorker(pane, drop=self._free_document_that_is_not_shown)
         self._reloading: NavigationTarget | None = None
         self._must_reload_again = False
         self.history = NavigationHistory()
@@ -315,7 +315,7 @@ class DocumentController:
             return
         if self._pane.document_view.document.is_partial and target == self.shown:
             self._status.set_activity_text("open", None)
-            self._replace_shown_document(target, document)
+            self._show_reloaded_document_if_still_open(target, document)
             return
         self._show_document_in_reader(target, document)
         # The home page may have been built before the lists were read.
@@ -356,7 +356,7 @@ class DocumentController:
                 # The user may be reading the text, and the file may come back.
                 self._pane.show_loss_of_document(_describe_lost_document(shown.ref, document))
             elif document is not shown:
-                self._replace_shown_document(target, document)
+                self._show_reloaded_document_if_still_open(target, document)
             elif shown.loss:
                 self._pane.show_loss_of_document("")
             if self._must_reload_again:
@@ -368,15 +368,17 @@ class DocumentController:
             self._report_open_failure,
         )
 
-    def _replace_shown_document(self, target: NavigationTarget, document: ReaderDocument) -> None:
+    def _show_reloaded_document_if_still_open(
+        self, target: NavigationTarget, document: ReaderDocument
+    ) -> None:
         if target.shows_same_document(self.shown):
             self._shorten_reference_of_document(document)
             self._pane.show_reloaded_document(document)
             self._on_opened(document, target, True)
         else:
-            self._free_unwanted_document(document)
+            self._free_document_that_is_not_shown(document)
 
-    def _free_unwanted_document(self, result: ReaderDocument | Exception) -> None:
+    def _free_document_that_is_not_shown(self, result: ReaderDocument | Exception) -> None:
         """Free the memory of a document that the reader will not show."""
         if not isinstance(result, Exception):
             self._pane.free_document_unless_shown(result)
@@ -533,7 +535,7 @@ class DocumentController:
             and library.map_outdated_citations_by_turn(shown.record) == shown.outdated
         ):
             return shown
-        with pause_garbage_collection():
+        with pause_garbage_collection_then_freeze_objects():
             if show_beginning and (beginning := library.load_conversation_beginning(info)):
                 document = build_conversation_document(
                     beginning, clock(), partial=True, titles=titles, seen_at=seen_at
@@ -550,8 +552,8 @@ def _describe_lost_document(ref: str, problem: ReaderDocument) -> str:
 
 def _lay_out_first_blocks(document: ReaderDocument) -> ReaderDocument:
     for block in document.blocks[:FIRST_BLOCKS]:
-        if isinstance(block, TextRangeBlock):
-            block.lay_out_whole_block(80)
+        if isinstance(block, TextRangeReaderBlock):
+            block.lay_out_with_lead_and_space_above(80)
     return document
 
 
@@ -596,7 +598,7 @@ def _make_given_and_current_text_comparison(
     )
     head = [
         LeftAndRightLineBlock("turn", turn, link=found.source),
-        *make_turn_mark_blocks(marks, "  "),
+        *make_blocks_of_users_marks(marks, "  "),
     ]
     title = f"{cite.target}: given text and current text"
     remark = format_difference_remark(
@@ -703,7 +705,7 @@ class MainScreenContext(NamedTuple):
     open_hit_in_other_workspace: Callable[[Hit], None]
     """A function that visits the workspace of a hit, and shows the hit there."""
 
-    def warn(self, text: str, role: str = "warning") -> None:
+    def show_why_key_does_nothing(self, text: str, role: str = "warning") -> None:
         """Show why a key does nothing here, until the next key."""
         self.status.show_unavailable_key_message(text, role)
 

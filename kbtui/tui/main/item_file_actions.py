@@ -144,7 +144,9 @@ class ItemFileActions:
         """
         is_turn = ref.kind == "conversation" and ref.turn is not None
         if ref.kind != "subject" and not is_turn:
-            self._main.warn("Go to a tool call or a subject first, to list the turns of its file.")
+            self._main.show_why_key_does_nothing(
+                "Go to a tool call or a subject first, to list the turns of its file."
+            )
             return
         self._run_with_activity_shown(
             "looking for the file …",
@@ -195,14 +197,16 @@ class ItemFileActions:
         path, line = file
         self._run_with_activity_shown(
             "reading conversations …",
-            lambda: self._add_marks_of_turns(
+            lambda: self._combine_turns_with_users_marks(
                 find_turns_touching_file(self._main.library.workspace, path), line
             ),
             self._ask_which_turn_to_open,
             holds_keys=True,
         )
 
-    def _add_marks_of_turns(self, found: FileTurnHistory, line: int) -> _TurnsTouchingFileAndMarks:
+    def _combine_turns_with_users_marks(
+        self, found: FileTurnHistory, line: int
+    ) -> _TurnsTouchingFileAndMarks:
         marks = self._main.library.find_all_marks_in_conversations_of_turns(
             turn.ref for turn in found.turns
         )
@@ -258,7 +262,9 @@ class ItemFileActions:
         """
 
         def find_turns_that_wrote_lines(lines: str) -> _TurnsTouchingFileAndMarks:
-            return self._add_marks_of_turns(self._main.library.blame(f"{path}:{lines.strip()}"), 0)
+            return self._combine_turns_with_users_marks(
+                self._main.library.blame(f"{path}:{lines.strip()}"), 0
+            )
 
         def show_turns_that_wrote_lines(lines: str | None) -> None:
             if lines and lines.strip():

@@ -54,7 +54,10 @@ def make_jump_labels(panes: PaneLayout, open_link: Callable[[], object]) -> list
         if pane.region.width:
             go = partial(panes.focus_widget, FOCUS_TARGETS[pane.id or ""])
             found.append(JumpLabel(pane.region.right - 3, pane.region.y, digit, go))
-    targets = [*_find_visible_row_targets(panes), *_find_visible_link_targets(panes, open_link)]
+    targets = [
+        *_find_visible_row_targets(panes),
+        *_find_visible_fold_and_link_targets_in_reader(panes, open_link),
+    ]
     letters = list(LETTERS)
     if len(targets) > len(letters):
         letters = [one + other for one in LETTERS for other in LETTERS]
@@ -78,7 +81,7 @@ def _find_visible_row_targets(panes: PaneLayout) -> Iterator[JumpTarget]:
             yield pane.list.region.x, pane.list.region.y + line, region.right, open_row
 
 
-def _find_visible_link_targets(
+def _find_visible_fold_and_link_targets_in_reader(
     panes: PaneLayout, open_link: Callable[[], object]
 ) -> Iterator[JumpTarget]:
     """Yield a target for each fold heading and each line with a link that the reader shows now."""
@@ -102,7 +105,7 @@ def _find_visible_link_targets(
             yield reader.region.x, reader.region.y + y, right, go_to_link
 
 
-def _shorten_row_by_cells(strip: Strip, cells: int) -> Strip:
+def _make_room_for_label_in_row(strip: Strip, cells: int) -> Strip:
     """Shorten a row by `cells` cells.
 
     Make the last gap of the row smaller. If it has no gap, cut more of a title that is already cut,
@@ -155,7 +158,7 @@ class JumpLabelScreen(StyledScreen):
                 before, after = strip.crop(0, x), strip.crop(x + len(left))
                 if right:
                     # The first column of a row has no text.
-                    row_text = _shorten_row_by_cells(strip.crop(x + 1, right), len(left))
+                    row_text = _make_room_for_label_in_row(strip.crop(x + 1, right), len(left))
                     after = Strip.join([Strip([Segment(" ")]), row_text, strip.crop(right)])
                 strip = Strip.join([before, Strip([Segment(left, style)]), after])
         return strip

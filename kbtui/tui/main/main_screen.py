@@ -249,7 +249,7 @@ class MainScreen(StyledScreen):
             self.status.flash_message(f"{notices[0]}{more}", "warning")
         if self._visit:
             self.status.flash_message(f"This is the workspace {self.library.workspace.root}")
-        self.session.restore_state_or_open_first_target()
+        self.session.load_session_and_open_saved_or_startup_target()
         self.session.read_last_visit_and_mark_news()
         self.change_listener.read_lists_and_listen_to_engine()
 
@@ -286,11 +286,11 @@ class MainScreen(StyledScreen):
     def _update_key_hints(self) -> None:
         self.panes.show_pane(self.panes.focused_pane_id)
         self.results_pane.show_hit_position()
-        self._show_key_hints_at_cursor()
+        self._show_key_hints_for_current_line_of_focused_pane()
         self._show_shell_command_for_screen()
 
     @on(RowList.SelectedRowChanged)
-    def _show_key_hints_at_cursor(self) -> None:
+    def _show_key_hints_for_current_line_of_focused_pane(self) -> None:
         """Show the hints of the keys that do something at the current line of the focused pane."""
         name = self.panes.focused_pane_id
         input_id = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
@@ -301,8 +301,9 @@ class MainScreen(StyledScreen):
             "find": self.reader_pane.is_finding,
             "matches": bool(self.reader_pane.matches),
             # The command that needs "folds" also opens links.
-            "folds": viewport.is_link_at_cursor or viewport.find_fold_at_cursor() is not None,
-            "links": viewport.is_link_at_cursor,
+            "folds": viewport.is_openable_block_at_cursor
+            or viewport.find_fold_at_cursor() is not None,
+            "links": viewport.is_openable_block_at_cursor,
             "file": name == "reader" and (viewport.is_file_at_cursor or "source" in document.views),
             "tools": contents is not None and contents.learn_tool_problem is not None,
             "ranks": name == "results" and self.search.has_ranked_hits,
@@ -436,7 +437,7 @@ class MainScreen(StyledScreen):
         if step is None:
             raise SkipAction
         step()
-        self._show_key_hints_at_cursor()
+        self._show_key_hints_for_current_line_of_focused_pane()
 
     def _find_go_back_function(self, focused: str | None) -> Callable[[], object] | None:
         """Return the function that goes back one step from the pane `focused`, or None if there is no such step."""
@@ -520,7 +521,7 @@ class MainScreen(StyledScreen):
         self.citations_pane.show_citations_at_cursor()
         if self._outline is not None and self.panes.is_outline_open:
             self._outline.select_entry_at_reader_cursor()
-        self._show_key_hints_at_cursor()
+        self._show_key_hints_for_current_line_of_focused_pane()
         self._show_shell_command_for_screen()
 
     @on(ReaderPane.ViewChangeRequested)
@@ -624,8 +625,8 @@ class MainScreen(StyledScreen):
         self.search.load_more_hits()
 
     @on(HitList.GoToLastHitRequested)
-    def _go_to_last_hit(self) -> None:
-        self.search.go_to_hit(MAX_HITS)
+    def _load_and_select_last_hit(self) -> None:
+        self.search.go_to_hit_by_number(MAX_HITS)
 
     @on(SearchResultsPane.AllPassagesRequested)
     def _load_passages_of_all_entries(self) -> None:

@@ -169,7 +169,7 @@ class SavedTuiStateManager:
         if self._is_on:
             self._visit_worker.submit_call(lambda: load_last_visit(self._main.library), show_news)
 
-    def restore_state_or_open_first_target(self) -> None:
+    def load_session_and_open_saved_or_startup_target(self) -> None:
         """Restore the saved session.
 
         If there is no saved session, open the place that was passed to the constructor as `first`.
@@ -178,19 +178,19 @@ class SavedTuiStateManager:
         if self._must_reopen:
             self._worker.submit_call(
                 lambda: load_tui_state(self._main.library),
-                self._open_saved_or_first_target,
+                self._restore_session_or_open_startup_target,
                 self._report_unreadable_tui_state,
             )
         else:
-            self._open_saved_or_first_target(None)
+            self._restore_session_or_open_startup_target(None)
 
     def _report_unreadable_tui_state(self, error: Exception) -> None:
-        self._open_saved_or_first_target(None)
+        self._restore_session_or_open_startup_target(None)
         if isinstance(error, WorkspaceError):
             text = "Bookmarks and saved searches cannot be read; `kbtui doctor` says why."
             self._main.status.flash_message(text, "warning")
 
-    def _open_saved_or_first_target(self, session: SavedTuiState | None) -> None:
+    def _restore_session_or_open_startup_target(self, session: SavedTuiState | None) -> None:
         document_controller = self._main.document_controller
         if document_controller.history.targets:
             return  # The user has opened something while the session was loading.

@@ -264,7 +264,7 @@ class SearchController:
     def switch_to_next_search_mode(self) -> None:
         """Switch to the next search mode, and search again."""
         if self._regex_of_query_in_slashes is not None:
-            self._main.warn(
+            self._main.show_why_key_does_nothing(
                 "Search modes do not apply to regular expressions: they only find matching lines."
             )
             return
@@ -285,7 +285,7 @@ class SearchController:
             self._limit = min(MAX_HITS, 2 * self._limit)
             self.repeat_search()
 
-    def go_to_hit(self, number: int) -> None:
+    def go_to_hit_by_number(self, number: int) -> None:
         """Select a hit by its number, after loading it if necessary.
 
         If the number is too large, select the last hit.
@@ -324,13 +324,13 @@ class SearchController:
 
         def go_to_entered_hit(text: str | None) -> None:
             if text and text.isdecimal() and int(text):
-                self.go_to_hit(int(text))
+                self.go_to_hit_by_number(int(text))
             elif text:
-                self._main.warn(f"{text} is not the number of a hit.")
+                self._main.show_why_key_does_nothing(f"{text} is not the number of a hit.")
 
         total = self._pane.total_entries_with_hits
         if not total or self._pane.is_showing_suggestions:
-            self._main.warn("There are no hits to go to.")
+            self._main.show_why_key_does_nothing("There are no hits to go to.")
             return
         dialog = TextInputDialog(
             "Go to hit",
@@ -566,7 +566,7 @@ class SearchController:
             self._walked_index = index
             self._search_input.show_recalled_query(self._walked_queries[index])
         else:
-            self._main.warn("No earlier searches.", "dim")
+            self._main.show_why_key_does_nothing("No earlier searches.", "dim")
 
     # suggestions and saved searches
 
@@ -617,7 +617,7 @@ class SearchController:
         request = self._make_search_request(mode=self.mode, partial=False)
         status = self._main.status
         if not self.query:
-            self._main.warn("Search first: there is no query to save.")
+            self._main.show_why_key_does_nothing("Search first: there is no query to save.")
             return
 
         def save_search_under_name(name: str | None) -> None:
@@ -734,7 +734,7 @@ class SearchController:
             return
         ref = parse_ref(reference)
         if ref.kind == "topic":
-            self._main.warn(
+            self._main.show_why_key_does_nothing(
                 "Select a subject or conversation; a topic has no text of its own to compare."
             )
             return
@@ -777,10 +777,10 @@ class SearchController:
         """
         row = self._pane.list.selected_row
         if row is None or self._pane.is_showing_suggestions:
-            self._main.warn("No hit is selected, so there is no outline.")
+            self._main.show_why_key_does_nothing("No hit is selected, so there is no outline.")
             return False
         if self._main.is_hit_of_other_workspace(row.data):
-            self._main.warn(
+            self._main.show_why_key_does_nothing(
                 "This hit is in another workspace. Open the hit before you open its outline."
             )
             return False
@@ -822,7 +822,7 @@ class SearchController:
         request, status = self._answered_request, self._main.status
         if request is not None and request.all_projects:
             key = find_key_label_of_command("search", self._main.screen.configured_keys)
-            self._main.warn(
+            self._main.show_why_key_does_nothing(
                 f"Ranks can be explained only in a search of one workspace ({key} starts one)."
             )
             return
@@ -830,7 +830,7 @@ class SearchController:
             reason = "Search first: only search results can be explained."
             if self._regex_of_query_in_slashes is not None:
                 reason = "The lines that match a regular expression have no rank to explain."
-            self._main.warn(reason)
+            self._main.show_why_key_does_nothing(reason)
             return
 
         def show_explanation_document(explanation: RankExplanation | None) -> None:
@@ -854,15 +854,15 @@ class SearchController:
         text, cursor = entry.value, entry.cursor_position
         if not text.strip():
             self._suggestion_worker.discard_pending_results()
-            self._show_completions(entry, text, cursor, [])
+            self._show_completions_in_key_hint_line(entry, text, cursor, [])
             return
         self._suggestion_worker.submit_call(
             lambda: self._find_query_completions(text, cursor, filter_input),
-            lambda found: self._show_completions(entry, text, cursor, found),
-            lambda error: self._show_completions(entry, text, cursor, []),
+            lambda found: self._show_completions_in_key_hint_line(entry, text, cursor, found),
+            lambda error: self._show_completions_in_key_hint_line(entry, text, cursor, []),
         )
 
-    def _show_completions(
+    def _show_completions_in_key_hint_line(
         self, entry: Input, text: str, cursor: int, found: list[QueryCompletion]
     ) -> None:
         self._hints.show_completions(entry, text, cursor, found)

@@ -16,9 +16,9 @@ from kbtui.tui.navigation_target import make_navigation_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_blocks import (
     LeftAndRightLineBlock,
-    ParagraphBlock,
+    ParagraphReaderBlock,
     ReaderBlock,
-    VerbatimTextBlock,
+    VerbatimTextReaderBlock,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.tui_command_table import find_key_label_of_command
@@ -100,9 +100,11 @@ class SelectedItemActions:
         """
         reference = self.get_selected_reference()
         if hit := self._get_selected_hit_of_other_workspace():
-            self._main.warn(f"This hit is in the project {hit.project}. Open the hit first.")
+            self._main.show_why_key_does_nothing(
+                f"This hit is in the project {hit.project}. Open the hit first."
+            )
         elif reference is None:
-            self._main.warn("The selected or open item has no reference.")
+            self._main.show_why_key_does_nothing("The selected or open item has no reference.")
         return reference
 
     def run_in_thread_with_activity_shown(
@@ -223,7 +225,7 @@ class SelectedItemActions:
         workspace = self._main.library.workspace
         conversation_id = parse_ref(reference).conversation
         if conversation_id is None:
-            self._main.warn("Only conversations can be kept.")
+            self._main.show_why_key_does_nothing("Only conversations can be kept.")
             return
 
         def keep_conversation_and_subagents() -> int:
@@ -255,7 +257,7 @@ class SelectedItemActions:
         main = self._main
         ref = parse_ref(reference)
         if ref.kind != "conversation" or ref.turn is None:
-            main.warn("Only a turn of a conversation can be marked.")
+            main.show_why_key_does_nothing("Only a turn of a conversation can be marked.")
             return
         library = main.library
 
@@ -303,7 +305,7 @@ class SelectedItemActions:
 
         found = find_links_at_cursor(self._main.panes.reader.document_view.viewport)
         if not found:
-            self._main.warn("No link on this line.")
+            self._main.show_why_key_does_nothing("No link on this line.")
         elif len(found) == 1:
             self._open_document_link(found[0])
         else:
@@ -389,7 +391,7 @@ class SelectedItemActions:
             )
             return
         if ref.kind == "conversation":
-            main.warn("Go to a tool call or a change first, to edit its file.")
+            main.show_why_key_does_nothing("Go to a tool call or a change first, to edit its file.")
             return
         if ref.kind != "subject":
             key = find_key_label_of_command("copy_more", main.screen.configured_keys)
@@ -424,11 +426,13 @@ class SelectedItemActions:
             return
         ref = parse_ref(reference)
         if ref.kind != "conversation":
-            self._main.warn("Only a conversation can be continued in its agent.")
+            self._main.show_why_key_does_nothing(
+                "Only a conversation can be continued in its agent."
+            )
             return
         self.run_in_thread_with_activity_shown(
             "looking for the agent's commands …",
-            partial(_find_agent_commands, self._main.library.workspace, ref),
+            partial(_list_agent_commands_or_raise_reason, self._main.library.workspace, ref),
             partial(self._show_commands_that_continue_conversation, ref),
             holds_keys=True,
         )
@@ -441,7 +445,7 @@ class SelectedItemActions:
         copying: list[DialogOption] = []
         running: list[DialogOption] = []
         for command in commands:
-            key, name = _KEYS[command.purpose], _format_agent_command_name(command, ref)
+            key, name = _KEYS[command.purpose], _describe_purpose_of_agent_command(command, ref)
             text = command.shell_command
             copy = partial(self.copy_text_and_show_its_size, text, text)
             run = partial(self._run_agent_command_if_confirmed, command)
@@ -486,7 +490,7 @@ class SelectedItemActions:
         if conversation is None:
             key = find_key_label_of_command("export", main.screen.configured_keys)
             hint = f", then press {key}" if key else ""
-            main.warn(f"Open a conversation first{hint}.")
+            main.show_why_key_does_nothing(f"Open a conversation first{hint}.")
             return
 
         def export_after_confirmation(export: tuple[Path, str, int] | None) -> None:
@@ -556,7 +560,7 @@ class SelectedItemActions:
             main.status.flash_message(message)
             return
 
-        def show_topic_proposal(proposal: FirstTopicProposal) -> None:
+        def show_topic_proposal(proposal: FirstTopicKbTomlChange) -> None:
             def write_topic_if_confirmed(is_yes: bool | None) -> None:
                 if is_yes:
                     self.run_in_thread_with_activity_shown(
@@ -623,7 +627,7 @@ def prepare_conversation_export(
     return path, text, masked
 
 
-class FirstTopicProposal(NamedTuple):
+class FirstTopicKbTomlChange(NamedTuple):
     """A proposed change to `kb.toml` that declares `directory` as a topic."""
 
     change: TomlFileChange
@@ -647,7 +651,7 @@ class FirstTopicProposal(NamedTuple):
         return self.change.name
 
 
-def propose_likeliest_directory_as_first_topic(library: Library) -> FirstTopicProposal:
+def propose_likeliest_directory_as_first_topic(library: Library) -> FirstTopicKbTomlChange:
     """Propose a topic for the directory that most likely contains the project's documents."""
     from kbtui.knowledge.knowledge_data_types import Topic
     from kbtui.knowledge.toml_config_editor import plan_toml_change_that_declares_topic
@@ -662,7 +666,7 @@ def propose_likeliest_directory_as_first_topic(library: Library) -> FirstTopicPr
         introduction="what everybody here should know",
     )
     change = plan_toml_change_that_declares_topic(library.load_knowledge(), topic)
-    return FirstTopicProposal(change, directory, text_files)
+    return FirstTopicKbTomlChange(change, directory, text_files)
 
 
 def _find_candidate_topic_directories(root: Path) -> list[tuple[Path, int]]:
@@ -699,7 +703,7 @@ def _count_text_files(directory: Path) -> int:
     return count
 
 
-def make_first_topic_page(proposal: FirstTopicProposal, root: Path) -> ReaderDocument:
+def make_first_topic_page(proposal: FirstTopicKbTomlChange, root: Path) -> ReaderDocument:
     """Return the page that shows the proposed change of `kb.toml` and asks whether to write it."""
     name = proposal.directory.relative_to(root)
     change = proposal.change
@@ -713,11 +717,11 @@ def make_first_topic_page(proposal: FirstTopicProposal, root: Path) -> ReaderDoc
         about = f"An empty {name}/ will be created; each text file that you add becomes a subject."
     later = "You can change the title, introduction and directory later."
     blocks: list[ReaderBlock] = [
-        ParagraphBlock("where", [(lead, "dim"), (str(change.path), "strong"), (":", "dim")]),
-        VerbatimTextBlock("diff", change.diff, language="diff", panel=True, above=1),
-        ParagraphBlock("directory", [(about, "")], above=1),
+        ParagraphReaderBlock("where", [(lead, "dim"), (str(change.path), "strong"), (":", "dim")]),
+        VerbatimTextReaderBlock("diff", change.diff, language="diff", panel=True, above=1),
+        ParagraphReaderBlock("directory", [(about, "")], above=1),
         LeftAndRightLineBlock("ask", [("Write it?", "h2")], [("y: yes · n: no", "key")], above=1),
-        ParagraphBlock("later", [(later, "dim")]),
+        ParagraphReaderBlock("later", [(later, "dim")]),
     ]
     return ReaderDocument("first", "A first topic", blocks)
 
@@ -726,7 +730,9 @@ _KEYS: dict[CommandPurpose, str] = {"resume": "c", "fork": "f", "attach": "a"}
 """The key that copies a command, by the command's purpose. The same key in upper case runs the command."""
 
 
-def _find_agent_commands(workspace: Workspace, ref: Ref) -> list[AgentCommandForConversation]:
+def _list_agent_commands_or_raise_reason(
+    workspace: Workspace, ref: Ref
+) -> list[AgentCommandForConversation]:
     from kbtui.conversations.agent_commands_for_conversations import (
         list_agent_commands_for_conversation,
         make_agent_command_for_conversation,
@@ -740,7 +746,7 @@ def _find_agent_commands(workspace: Workspace, ref: Ref) -> list[AgentCommandFor
     ]
 
 
-def _format_agent_command_name(command: AgentCommandForConversation, ref: Ref) -> str:
+def _describe_purpose_of_agent_command(command: AgentCommandForConversation, ref: Ref) -> str:
     if command.purpose == "resume":
         return "continue"
     if command.purpose == "attach":

@@ -142,7 +142,9 @@ class WorkspaceChangeListener:
         """Have the engine pause the embedding of passages, or continue it if it is paused."""
         status = self._main.status
         if status.is_embedding_model_off:
-            self._main.warn("Nothing is embedded, because the model is switched off.")
+            self._main.show_why_key_does_nothing(
+                "Nothing is embedded, because the model is switched off."
+            )
             return
         is_paused = not status.is_embedding_paused
         text = "Embedding is paused until you resume it." if is_paused else "Embedding continues."
@@ -201,11 +203,11 @@ class WorkspaceChangeListener:
     def _read_library_snapshot_details(self, snapshot: TopicsAndConversations) -> None:
         self._details_worker.submit_call(
             lambda: self._snapshot_reader.read_more_snapshot_details(snapshot),
-            self._handle_snapshot_details_when_read,
+            self._read_further_details_or_show_snapshot,
             self._report_library_read_failure,
         )
 
-    def _handle_snapshot_details_when_read(self, snapshot: TopicsAndConversations) -> None:
+    def _read_further_details_or_show_snapshot(self, snapshot: TopicsAndConversations) -> None:
         if (
             snapshot.has_unread_details
             and not self._main.panes.library.needs_conversation_summaries

@@ -58,10 +58,10 @@ from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import (
     measure_prompt_size,
 )
 from kbtui.tui.reader.reader_blocks import (
-    FactTableBlock,
-    ParagraphBlock,
-    make_heading_block,
-    make_message_blocks,
+    FactTableReaderBlock,
+    ParagraphReaderBlock,
+    make_blocks_of_problem_and_hint,
+    make_heading_block_with_note,
     make_source_text_blocks,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
@@ -212,7 +212,7 @@ def _make_jp_prompt_section_preview(
         facts.append(("position", [(str(section.position), "")]))
     loaders = sanitize_to_one_line(", ".join(section.loaded_by))
     facts.append(("loaded by", [(loaders or "nothing", "" if loaders else "warning")]))
-    blocks: list[ReaderBlock] = [FactTableBlock("facts", facts)]
+    blocks: list[ReaderBlock] = [FactTableReaderBlock("facts", facts)]
     blocks += make_source_text_blocks("text", section.content, above=1)
     size = measure_prompt_size(section.content)
     key, size_text = f"fragment:{number}:{section.path}", size.format_prompt_size_with_units()
@@ -224,7 +224,7 @@ def _make_jp_prompt_section_preview(
 def _make_message_preview(
     key: str, message: str, where: str | None = None, hint: str | None = None
 ) -> PromptWorkshopPreview:
-    blocks = make_message_blocks([(sanitize_to_one_line(message), "")], where, hint)
+    blocks = make_blocks_of_problem_and_hint([(sanitize_to_one_line(message), "")], where, hint)
     return PromptWorkshopPreview(ReaderDocument(f"message:{key}", "", blocks))
 
 
@@ -233,8 +233,8 @@ def make_toml_change_preview(
 ) -> PromptWorkshopPreview:
     """Return a preview with a heading, a note, and the unified diff of a change."""
     blocks: list[ReaderBlock] = [
-        make_heading_block("head", sanitize_to_one_line(heading), above=0),
-        ParagraphBlock("words", [(note, "dim")]),
+        make_heading_block_with_note("head", sanitize_to_one_line(heading), above=0),
+        ParagraphReaderBlock("words", [(note, "dim")]),
         *make_source_text_blocks("text", change.diff, language="diff", above=1),
     ]
     return PromptWorkshopPreview(ReaderDocument("change", "", blocks))
@@ -806,10 +806,10 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.action_leave()
 
     def action_leave(self) -> None:
-        if self.can_close_screen():
+        if self.can_close_or_ask_first():
             self.dismiss(self._has_written)
 
-    def can_close_screen(self) -> bool:
+    def can_close_or_ask_first(self) -> bool:
         """Return whether the screen can close now.
 
         If there are unwritten changes, the first call asks the user whether to discard them and returns
@@ -843,7 +843,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             "it and use single-key commands."
         )
         return [
-            make_heading_block("head:signs", "Signs"),
-            FactTableBlock("signs", signs),
-            ParagraphBlock("note", [(note, "dim")], above=1),
+            make_heading_block_with_note("head:signs", "Signs"),
+            FactTableReaderBlock("signs", signs),
+            ParagraphReaderBlock("note", [(note, "dim")], above=1),
         ]

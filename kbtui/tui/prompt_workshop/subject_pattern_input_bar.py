@@ -20,7 +20,7 @@ from kbtui.tui.framework.base_screens_and_widgets import (
     get_configured_keys,
 )
 from kbtui.tui.framework.styled_text import Spans, measure_cell_width, truncate_spans
-from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings
+from kbtui.tui.framework.tui_command_definition import make_list_movement_bindings_for_focused_input
 from kbtui.tui.prompt_workshop.system_prompt_with_unsaved_changes import ZERO_SIZE, PromptTextSize
 from kbtui.tui.tui_command_table import find_key_label_of_command
 
@@ -249,7 +249,7 @@ def _find_pattern_problem(
 class SubjectPatternInput(PaneInput):
     """The input for a pattern. While it has the focus, the arrow keys move the selection in the list."""
 
-    BINDINGS = make_list_movement_bindings("screen.move_in_list")
+    BINDINGS = make_list_movement_bindings_for_focused_input("screen.move_in_list")
 
 
 class SubjectPatternInputBar(Vertical):

@@ -42,14 +42,14 @@ from kbtui.terminal_text import (
 )
 from kbtui.tui.framework.styled_text import Span, Spans, truncate_text_start
 from kbtui.tui.reader.reader_blocks import (
-    FactTableBlock,
+    FactTableReaderBlock,
     FoldHeadingBlock,
     LeftAndRightLineBlock,
-    ParagraphBlock,
+    ParagraphReaderBlock,
     ReaderBlock,
+    make_blocks_of_users_marks,
     make_markdown_blocks,
     make_source_text_blocks,
-    make_turn_mark_blocks,
 )
 from kbtui.tui.reader.reader_document import (
     ReaderDocument,
@@ -60,8 +60,8 @@ from kbtui.tui.reader.reader_document import (
 from kbtui.tui.reader.tool_call_blocks import (
     find_language_of_path,
     format_json_value_as_text,
+    make_blocks_of_diff_hunks,
     make_changed_line_count_spans,
-    make_diff_blocks,
     make_tool_text_blocks,
 )
 
@@ -456,16 +456,16 @@ class _ConversationReaderDocumentBuilder:
     def build_conversation_blocks(self) -> list[ReaderBlock]:
         """Build the blocks of the whole conversation."""
         facts = list_conversation_facts(self.conversation, self.present, brief=True)
-        self.blocks.append(FactTableBlock("facts", facts))
+        self.blocks.append(FactTableReaderBlock("facts", facts))
         if (parent := self.conversation.info.parent) is not None:
             self._add_conversation_link("parent", "↑ part of ", parent)
         own = self.conversation.info.problem
         problems = dict.fromkeys([*self.conversation.problems, *([own] if own else [])])
         for number, problem in enumerate(problems):
-            self._add_problem(f"problem:{number}", problem)
+            self._add_problem_paragraph(f"problem:{number}", problem)
             self.blocks[-1].above = int(number == 0)
         if notice := self.marks.notice:
-            self._add_problem("marks:unreadable", format_notice(notice), "warning")
+            self._add_problem_paragraph("marks:unreadable", format_notice(notice), "warning")
         for event in self.conversation.leading:
             self._add_event_blocks(event)
         for turn in self.conversation.turns:
@@ -513,7 +513,7 @@ class _ConversationReaderDocumentBuilder:
             self._append_blocks(
                 LeftAndRightLineBlock(f"turn:{turn.number}", head, when, rule=True, above=1)
             )
-        self._append_blocks(*make_turn_mark_blocks(self.marks.by_turn.get(turn.number, ())))
+        self._append_blocks(*make_blocks_of_users_marks(self.marks.by_turn.get(turn.number, ())))
         if cites := self.outdated.get(turn.number):
             self._add_changed_subject_lines(cites)
         if not turn.events:
@@ -566,7 +566,7 @@ class _ConversationReaderDocumentBuilder:
     def _add_outdated_citation_warning(self, key: str, text: str, cite: Citation) -> None:
         """Add a line with a warning. Enter on the line shows how the cited subject has changed."""
         spans: Spans = [(sanitize_to_one_line(text), "warning")]
-        self._append_blocks(ParagraphBlock(key, spans, cite=cite.key))
+        self._append_blocks(ParagraphReaderBlock(key, spans, cite=cite.key))
 
     def _add_conversation_link(self, key: str, words: str, conversation: str) -> None:
         """Add a line with the title of another conversation, as a link if `conversation` is a valid id."""
@@ -574,7 +574,7 @@ class _ConversationReaderDocumentBuilder:
         is_id = is_conversation_id(conversation)
         spans: Spans = [(words, "dim"), (sanitize_to_one_line(title), "link" if is_id else "")]
         link = conversation if is_id else None
-        self._append_blocks(ParagraphBlock(key, spans, link=link))
+        self._append_blocks(ParagraphReaderBlock(key, spans, link=link))
 
     def _add_note_before_compacted_turns(
         self, key: str, compaction: ConversationCompaction
@@ -642,7 +642,7 @@ class _ConversationReaderDocumentBuilder:
         )(self, key, event)
         self._end_fold()
         if event.problem:
-            self._add_problem(f"{key}:problem", event.problem)
+            self._add_problem_paragraph(f"{key}:problem", event.problem)
         self._add_secret_warning(key, event.text)
         if event.result is not None:
             self._add_secret_warning(f"{key}:result", event.result.text)
@@ -656,7 +656,7 @@ class _ConversationReaderDocumentBuilder:
         text = text[: min(MAX_SCANNED_PER_TEXT, self.unscanned_characters)]
         self.unscanned_characters -= len(text)
         if said := describe_secrets_in_text(text):
-            self._add_problem(f"{key}:secret", said, "warning")
+            self._add_problem_paragraph(f"{key}:secret", said, "warning")
 
     def _add_request_blocks(self, key: str, event: ConversationEvent) -> None:
         if self.turn_fold is None:
@@ -826,7 +826,7 @@ class _ConversationReaderDocumentBuilder:
                     (f"{sanitize_to_one_line(str(question))} ", "dim"),
                     (sanitize_to_one_line(str(answer)), ""),
                 ]
-                self._append_blocks(ParagraphBlock(f"{key}:answer:{number}", spans))
+                self._append_blocks(ParagraphReaderBlock(f"{key}:answer:{number}", spans))
 
     def _add_changes_and_other_arguments_of_call(
         self, key: str, call: ConversationEvent, changes: list[TurnFileAction]
@@ -848,7 +848,7 @@ class _ConversationReaderDocumentBuilder:
                 name = _list_changed_paths_on_one_line([one], directory)
                 moved = f" from {sanitize_to_one_line(one.old_path)}" if one.old_path else ""
                 self._add_diff_heading(f"{key}:file:{number}", f"{one.kind} {name}{moved}", one)
-            self._append_blocks(*make_diff_blocks(f"{key}:diff:{number}", one.hunks))
+            self._append_blocks(*make_blocks_of_diff_hunks(f"{key}:diff:{number}", one.hunks))
 
     def _add_diff_heading(self, key: str, text: str, change: TurnFileAction | FilePatch) -> None:
         counts = make_changed_line_count_spans([change])
@@ -877,7 +877,7 @@ class _ConversationReaderDocumentBuilder:
             if patch.hunks not in shown:
                 name = sanitize_to_one_line(patch.path)
                 self._add_diff_heading(f"{key}:file:{number}", name, patch)
-                self._append_blocks(*make_diff_blocks(f"{key}:diff:{number}", patch.hunks))
+                self._append_blocks(*make_blocks_of_diff_hunks(f"{key}:diff:{number}", patch.hunks))
         if rest := text[position:].strip("\n") if number else text:
             self._add_tool_text_blocks(key, rest)
         elif not number:
@@ -905,7 +905,7 @@ class _ConversationReaderDocumentBuilder:
         else:
             self._add_text_with_diffs(f"{key}:text", result.text, shown, path)
         if result.problem:
-            self._add_problem(f"{key}:problem", result.problem)
+            self._add_problem_paragraph(f"{key}:problem", result.problem)
 
     def _add_fold_for_result_without_call(self, key: str, event: ConversationEvent) -> None:
         word = ("result without a call  ", "warning")
@@ -1019,9 +1019,9 @@ class _ConversationReaderDocumentBuilder:
         )
 
     def _add_note_paragraph(self, key: str, text: str, role: str) -> None:
-        self._append_blocks(ParagraphBlock(key, [(text, role)]))
+        self._append_blocks(ParagraphReaderBlock(key, [(text, role)]))
 
-    def _add_problem(self, key: str, text: str, role: str = "error") -> None:
+    def _add_problem_paragraph(self, key: str, text: str, role: str = "error") -> None:
         self._add_note_paragraph(key, f"! {sanitize_to_one_line(text)}", role)
 
     def _append_blocks(self, *blocks: ReaderBlock) -> None:

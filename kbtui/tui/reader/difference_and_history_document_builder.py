@@ -27,12 +27,15 @@ from kbtui.tui.framework.styled_text import (
 )
 from kbtui.tui.reader.reader_blocks import (
     LeftAndRightLineBlock,
-    ParagraphBlock,
+    ParagraphReaderBlock,
     ReaderBlock,
-    make_turn_mark_blocks,
+    make_blocks_of_users_marks,
 )
 from kbtui.tui.reader.reader_document import CHANGES_VIEWS, ReaderDocument
-from kbtui.tui.reader.tool_call_blocks import make_changed_line_count_spans, make_diff_blocks
+from kbtui.tui.reader.tool_call_blocks import (
+    make_blocks_of_diff_hunks,
+    make_changed_line_count_spans,
+)
 from kbtui.userdata.turn_mark_lookup import MarksOfTurns
 
 if TYPE_CHECKING:
@@ -85,10 +88,10 @@ class ComparedParagraphBlock(ReaderBlock):
         is_wide = width >= self.side_by_side_width
         room = (width - 3) // 2 - 2 if is_wide else width - 2
         if not one.is_changed:
-            old = new = _lay_out_version(one.old or "", [], "", "dim", room, found)
+            old = new = _lay_out_paragraph_version(one.old or "", [], "", "dim", room, found)
         else:
-            old = _lay_out_version(one.old, one.old_ranges, "-", "deleted", room, found)
-            new = _lay_out_version(one.new, one.new_ranges, "+", "inserted", room, found)
+            old = _lay_out_paragraph_version(one.old, one.old_ranges, "-", "deleted", room, found)
+            new = _lay_out_paragraph_version(one.new, one.new_ranges, "+", "inserted", room, found)
         if is_wide:
             return list(_join_columns(old, new, width))
         return old if not one.is_changed else [*old, *new]
@@ -132,10 +135,10 @@ def build_difference_document(
     blocks: list[ReaderBlock] = [
         *head,
         VersionNamesBlock("names", *names, width, above=int(bool(head))),
-        *([ParagraphBlock("remark", [(remark, "dim")], above=1)] if remark else []),
+        *([ParagraphReaderBlock("remark", [(remark, "dim")], above=1)] if remark else []),
     ]
     if not count:
-        blocks.append(ParagraphBlock("same", [("Nothing has changed.", "dim")], above=1))
+        blocks.append(ParagraphReaderBlock("same", [("Nothing has changed.", "dim")], above=1))
     blocks += _iterate_blocks_of_changed_paragraphs(compared, width)
     document = ReaderDocument(key, sanitize_to_one_line(title), blocks, badges=badges)
     document.view, document.views = "difference", ("difference",)
@@ -165,7 +168,7 @@ def build_history_document(
     blocks: list[ReaderBlock] = []
     if problem is not None:
         text = f"The current text is not shown: {sanitize_to_one_line(problem)}"
-        blocks.append(ParagraphBlock("problem", [(text, "warning")]))
+        blocks.append(ParagraphReaderBlock("problem", [(text, "warning")]))
     starts = []
     for number, version in enumerate(versions):
         starts.append(len(blocks))
@@ -174,7 +177,7 @@ def build_history_document(
             left: Spans = [("  given to ", "dim"), (sanitize_to_one_line(turn), "link")]
             key = f"given:{number}:{turn}"
             blocks.append(LeftAndRightLineBlock(key, left, link=turn))
-            blocks += make_turn_mark_blocks(marks.get_marks_of_turn(turn), "    ", f"{key}:")
+            blocks += make_blocks_of_users_marks(marks.get_marks_of_turn(turn), "    ", f"{key}:")
         if number + 1 < len(versions) and version.has_text and versions[number + 1].has_text:
             compared = compare_paragraphs(
                 versions[number + 1].comparable_text, version.comparable_text
@@ -182,7 +185,7 @@ def build_history_document(
             blocks += _iterate_blocks_of_changed_paragraphs(compared, width, f"version:{number}:")
     if len(versions) == 1:
         text = "No earlier version is known, neither from Git nor from a conversation."
-        blocks.append(ParagraphBlock("only", [(text, "dim")], above=1))
+        blocks.append(ParagraphReaderBlock("only", [(text, "dim")], above=1))
     count = format_counted_noun(len(versions), "version")
     document = ReaderDocument(ref, sanitize_to_one_line(ref), blocks, ref=ref, view="history")
     document.badges = [(count, "dim")]
@@ -215,7 +218,7 @@ def build_file_changes_document(
         by_path.setdefault(change[2].path, []).append(change)
     head: Spans = [(f"{format_counted_noun(len(by_path), 'file')} changed", "strong")]
     blocks: list[ReaderBlock] = [
-        ParagraphBlock(f"problem:{number}", [(f"! {sanitize_to_one_line(problem)}", "error")])
+        ParagraphReaderBlock(f"problem:{number}", [(f"! {sanitize_to_one_line(problem)}", "error")])
         for number, problem in enumerate(problems)
     ]
     blocks.append(LeftAndRightLineBlock("files", head if changes else [], []))
@@ -238,16 +241,18 @@ def build_file_changes_document(
         right: Spans = [*make_changed_line_count_spans([one]), ("  ", "")]
         right.append((f"turn {turn}{f', call {one.call}' if one.call else ''}", "dim"))
         heading = LeftAndRightLineBlock(f"change:{number}", left, right, link=source, above=1)
-        marked = () if turn in shown else make_turn_mark_blocks(marks.by_turn.get(turn, ()), "  ")
+        marked = (
+            () if turn in shown else make_blocks_of_users_marks(marks.by_turn.get(turn, ()), "  ")
+        )
         shown.add(turn)
-        for block in (heading, *marked, *make_diff_blocks(f"diff:{number}", one.hunks)):
+        for block in (heading, *marked, *make_blocks_of_diff_hunks(f"diff:{number}", one.hunks)):
             block.turn, block.call, block.file = turn, one.call, one.path
             blocks.append(block)
     if not changes:
         text = "No turn of this conversation changed a file."
         if problems:
             text = "The readable part of this conversation changed no file."
-        blocks.append(ParagraphBlock("none", [(text, "dim")]))
+        blocks.append(ParagraphReaderBlock("none", [(text, "dim")]))
     document = ReaderDocument(ref, sanitize_to_one_line(title), blocks, ref=ref)
     document.views, document.view = CHANGES_VIEWS, CHANGES_VIEWS[is_by_file]
     document.badges = [(format_counted_noun(len(changes), "change"), "dim")]
@@ -310,7 +315,7 @@ def _make_omitted_paragraphs_block(key: str, count: int) -> ReaderBlock:
     return LeftAndRightLineBlock(key, [(text, "dim")], above=1)
 
 
-def _lay_out_version(
+def _lay_out_paragraph_version(
     text: str | None,
     ranges: Sequence[TextRange],
     mark: str,

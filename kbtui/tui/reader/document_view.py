@@ -26,8 +26,8 @@ from kbtui.tui.navigation_target import ReadingPosition
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
 from kbtui.tui.reader.reader_document import (
     ReaderDocument,
-    find_block_after_turns_were_removed,
     has_lost_turns,
+    map_block_to_document_with_turns_removed,
     map_old_to_new_source_lines,
 )
 
@@ -159,7 +159,7 @@ class DocumentViewport:
             found = HighlightPattern(self.pattern, match if match_block == index else -1)
         if isinstance(block, FoldHeadingBlock):
             block.is_open = self.is_fold_open(block.key)
-        return block.lay_out_whole_block(self.width, found)
+        return block.lay_out_with_lead_and_space_above(self.width, found)
 
     def _get_line_counts_before_blocks(self) -> list[int]:
         self._block_tops = self._block_tops or [0, *accumulate(self._heights)]
@@ -268,7 +268,10 @@ class DocumentViewport:
 
     def locate_reading_position(self, reading_position: ReadingPosition) -> DocumentLinePosition:
         """Return the position in the current layout that corresponds to a reading position."""
-        block, line = self.document.find_block_index(reading_position.key), reading_position.line
+        block, line = (
+            self.document.find_block_index_by_key(reading_position.key),
+            reading_position.line,
+        )
         if block is None:
             return self.find_nearest_visible_position(DocumentLinePosition(reading_position.block))
         letters = _count_letters_before_lines(self.get_block_lines(block))
@@ -309,12 +312,13 @@ class DocumentViewport:
         following = self.should_follow_new_text and not is_same_file
         top, cursor = self.make_reading_position(self.top), self.make_reading_position()
         source_lines = [
-            self._find_source_line_and_screen_line_offset(at) for at in (self.top, self.cursor)
+            self._find_source_line_above_and_distance_to_it(at) for at in (self.top, self.cursor)
         ]
         moved_lines = map_old_to_new_source_lines(self.document, document)
         if has_lost_turns(self.document, document):
             top, cursor = (
-                self._find_position_after_removed_turns(at, document) for at in (top, cursor)
+                self._map_position_to_document_with_turns_removed(at, document)
+                for at in (top, cursor)
             )
         self.document = document
         self._resize_reading_positions = None
@@ -334,7 +338,7 @@ class DocumentViewport:
             if all(at != self.cursor for at, _ in self.rows):
                 self.keep_cursor_visible(self.height // 4)
 
-    def _find_source_line_and_screen_line_offset(
+    def _find_source_line_above_and_distance_to_it(
         self, position: DocumentLinePosition
     ) -> tuple[int, int]:
         """Return the number of the source line at or above a position in its block, and the distance from its start.
@@ -364,7 +368,7 @@ class DocumentViewport:
             return None
         return self.find_nearest_visible_position(DocumentLinePosition(block, start + below))
 
-    def _find_position_after_removed_turns(
+    def _map_position_to_document_with_turns_removed(
         self, position: ReadingPosition, document: ReaderDocument
     ) -> ReadingPosition:
         """Return the position in `document` that corresponds to a position in the shown document.
@@ -373,7 +377,7 @@ class DocumentViewport:
         """
         if position.block >= len(self.document.blocks) or not document.blocks:
             return position
-        block = find_block_after_turns_were_removed(self.document, document, position.block)
+        block = map_block_to_document_with_turns_removed(self.document, document, position.block)
         return position._replace(key=document.blocks[block].key, block=block)
 
     @property
@@ -678,7 +682,7 @@ class DocumentViewport:
 
     def _move_cursor_to_fold_heading(self, fold: str) -> None:
         """If the cursor is in a fold that is about to close, move the cursor to the fold's heading."""
-        head = self.document.find_block_index(fold)
+        head = self.document.find_block_index_by_key(fold)
         if head is not None and fold in self.document.list_folds_of_block(self.cursor.block):
             self.cursor = DocumentLinePosition(head, self.document.blocks[head].above)
 
@@ -713,7 +717,7 @@ class DocumentViewport:
         """
         has_changed = False
         for key, number in numbers.items():
-            index = self.document.find_block_index(key)
+            index = self.document.find_block_index_by_key(key)
             if index is None:
                 continue
             block = self.document.blocks[index]
@@ -731,7 +735,7 @@ class DocumentViewport:
         return blocks[min(self.cursor.block, len(blocks) - 1)].turn if blocks else None
 
     @property
-    def is_link_at_cursor(self) -> bool:
+    def is_openable_block_at_cursor(self) -> bool:
         """Whether Enter opens something at the cursor."""
         blocks = self.document.blocks
         return bool(blocks) and blocks[self.cursor.block].can_be_opened
@@ -747,7 +751,7 @@ class DocumentViewport:
         if self.document.blocks[self.cursor.block].file is not None:
             return True
         fold = self.find_fold_at_cursor()
-        index = self.document.find_block_index(fold) if fold else None
+        index = self.document.find_block_index_by_key(fold) if fold else None
         heading = self.document.blocks[index] if index is not None else None
         return isinstance(heading, FoldHeadingBlock) and (
             heading.kind == "diff" or any("path" in role.split() for _, role in heading.left)

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import Ref, make_subject_ref, parse_ref
 from kbtui.terminal_text import cut_to_width, sanitize_to_one_line, strip_escape_sequences
-from kbtui.tui.reader.reader_blocks import ReaderBlock, TextRangeBlock
+from kbtui.tui.reader.reader_blocks import ReaderBlock, TextRangeReaderBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
     if not document.blocks or line is None:
         return []
     block = document.blocks[viewport.cursor.block]
-    if not isinstance(block, TextRangeBlock):
+    if not isinstance(block, TextRangeReaderBlock):
         return _find_bare_web_addresses(strip_escape_sequences(block.get_searchable_text()))
     if not line.source_line or not block.first_line:
         return _find_bare_web_addresses(line.plain)
@@ -166,14 +166,14 @@ def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> li
         found.append(("r", "the reference", reference, lambda: reference))
         if link := parse_ref(reference).jp_link:
             found.append(("j", "JP link", link, lambda: link))
-        if lasting := _make_reference_by_event_id(document, parse_ref(reference)):
+        if lasting := _make_reference_containing_event_id(document, parse_ref(reference)):
             found.append(("e", "reference by event id", lasting, lambda: lasting))
     if command := build_kbtui_show_command(document, reference):
         found.append(("c", "kbtui command", command, lambda: command))
     return [DialogOption(key, name, preview, (name, get)) for key, name, preview, get in found]
 
 
-def _make_reference_by_event_id(document: ReaderDocument, ref: Ref) -> str | None:
+def _make_reference_containing_event_id(document: ReaderDocument, ref: Ref) -> str | None:
     """Return a reference that identifies a turn or call by the id of its event.
 
     Return None if the event has no id.
@@ -189,7 +189,7 @@ def _find_markdown_of_paragraph_at_line(block: ReaderBlock, source_line: int) ->
     If none of these contains the line, return the whole text of `block`.
     """
     whole = block.get_searchable_text().strip("\n")
-    if not isinstance(block, TextRangeBlock) or not source_line or not block.first_line:
+    if not isinstance(block, TextRangeReaderBlock) or not source_line or not block.first_line:
         return whole
     from kbtui.tui.reader.markdown_layout import parse_markdown
 

@@ -42,7 +42,7 @@ _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
 
 
 @dataclass(slots=True)
-class TextSection:
+class SeparatelyLaidOutSection:
     """A section of a text: the range of its characters, and the number of its first line.
 
     A fenced code block that is too long for one section is split into several. In each of these
@@ -58,9 +58,9 @@ class TextSection:
     continued: bool = False
 
 
-def split_source_text_at_line_breaks(
+def split_source_text_into_sections(
     text: str, max_characters: int = SECTION_CHARACTERS
-) -> Iterator[TextSection]:
+) -> Iterator[SeparatelyLaidOutSection]:
     """Split `text` at line breaks. A line longer than `max_characters` is split at a space."""
     start, line = 0, 1
     while start < len(text):
@@ -68,14 +68,14 @@ def split_source_text_at_line_breaks(
         if end < len(text):
             cut = text.rfind("\n", start, end) + 1
             end = cut or text.rfind(" ", start + max_characters // 2, end) + 1 or end
-        yield TextSection(start, end, line)
+        yield SeparatelyLaidOutSection(start, end, line)
         line += text.count("\n", start, end)
         start = end
 
 
-def split_markdown_at_blank_lines(
+def split_markdown_into_sections_at_blank_lines(
     text: str, max_characters: int = SECTION_CHARACTERS
-) -> Iterator[TextSection]:
+) -> Iterator[SeparatelyLaidOutSection]:
     """Split a Markdown text at blank lines, so that only the visible sections need to be laid out.
 
     Blank lines inside fenced code or a short list do not split the text. A block that is too long
@@ -84,9 +84,9 @@ def split_markdown_at_blank_lines(
     """
     if len(text) <= max_characters:
         if text.strip():
-            yield TextSection(0, len(text), 1)
+            yield SeparatelyLaidOutSection(0, len(text), 1)
         return
-    for section in _yield_sections_between_blank_lines(text, max_characters):
+    for section in _iterate_sections_between_blank_lines(text, max_characters):
         if section.end - section.start <= 2 * max_characters:
             section.code = False
             yield section
@@ -94,7 +94,9 @@ def split_markdown_at_blank_lines(
             yield from _split_long_section(text, section, max_characters)
 
 
-def _yield_sections_between_blank_lines(text: str, max_characters: int) -> Iterator[TextSection]:
+def _iterate_sections_between_blank_lines(
+    text: str, max_characters: int
+) -> Iterator[SeparatelyLaidOutSection]:
     start = position = 0
     line = first_line = 1
     fence = ""
@@ -107,7 +109,7 @@ def _yield_sections_between_blank_lines(text: str, max_characters: int) -> Itera
             if opening and opening[1].startswith(fence) and not opening[2].strip():
                 fence = ""
                 if whole_fence:
-                    yield TextSection(start, after, first_line, code=True)
+                    yield SeparatelyLaidOutSection(start, after, first_line, code=True)
                     start, first_line, whole_fence = after, line + 1, False
         else:
             item = bool(_LIST_ITEM.match(row))
@@ -122,9 +124,10 @@ def _yield_sections_between_blank_lines(text: str, max_characters: int) -> Itera
                 long_enough = position - start >= max_characters // 2
                 if long_enough or (
                     opening
-                    and _measure_fenced_code_length(text, after, opening[1]) > max_characters
+                    and _count_characters_before_closing_fence(text, after, opening[1])
+                    > max_characters
                 ):
-                    yield TextSection(start, position, first_line)
+                    yield SeparatelyLaidOutSection(start, position, first_line)
                     start, first_line = position, line
             if opening:
                 fence = opening[1]
@@ -135,17 +138,17 @@ def _yield_sections_between_blank_lines(text: str, max_characters: int) -> Itera
         position = after
         line += 1
     if start < len(text):
-        yield TextSection(start, len(text), first_line, code=whole_fence)
+        yield SeparatelyLaidOutSection(start, len(text), first_line, code=whole_fence)
 
 
-def _measure_fenced_code_length(text: str, start: int, fence: str) -> int:
+def _count_characters_before_closing_fence(text: str, start: int, fence: str) -> int:
     end = text.find("\n" + fence, start)
     return (end if end >= 0 else len(text)) - start
 
 
 def _split_long_section(
-    text: str, section: TextSection, max_characters: int
-) -> Iterator[TextSection]:
+    text: str, section: SeparatelyLaidOutSection, max_characters: int
+) -> Iterator[SeparatelyLaidOutSection]:
     """Split a section that is one long block. The fences around a code block are left out."""
     start, end, first_line, language = section.start, section.end, section.first_line, ""
     if section.code and (opening := _FENCE_LINE.match(text, start)):
@@ -155,7 +158,7 @@ def _split_long_section(
         last_line = text.rfind("\n", start, end - 1) + 1
         if last_line > start and _FENCE_LINE.match(text[last_line:end]):
             end = last_line
-    for part in split_source_text_at_line_breaks(text[start:end], max_characters):
+    for part in split_source_text_into_sections(text[start:end], max_characters):
         part.continued = part.start > 0
         part.start, part.end = part.start + start, part.end + start
         part.first_line += first_line - 1
@@ -316,7 +319,7 @@ def lay_out_markdown(
     from markdown_it.tree import SyntaxTreeNode
 
     tokens = parse_markdown(sanitize(text).expandtabs(TAB_WIDTH), links)
-    layout = _MarkdownRenderer(found, breaks, first_line, code_offset)
+    layout = _MarkdownToStyledLinesRenderer(found, breaks, first_line, code_offset)
     return layout.lay_out_markdown_nodes(SyntaxTreeNode(tokens).children, width)
 
 
@@ -333,7 +336,7 @@ def _get_markdown_parser() -> MarkdownIt:
 
 
 @dataclass
-class _MarkdownRenderer:
+class _MarkdownToStyledLinesRenderer:
     matches: HighlightPattern | None
     breaks: bool
     first_line: int
@@ -357,10 +360,12 @@ class _MarkdownRenderer:
     def _lay_out_markdown_node(self, node: SyntaxTreeNode, width: int) -> StyledLines:
         kind, source = node.type, self._find_source_line_of_node(node)
         if kind == "paragraph":
-            return self._lay_out_paragraphs(self._render_child_nodes(node), width, source)
+            return self._lay_out_paragraph_with_line_breaks(
+                self._render_child_nodes(node), width, source
+            )
         if kind == "heading":
             spans = add_style_role(self._render_child_nodes(node), node.tag)
-            lines = self._lay_out_paragraphs(spans, width, source)
+            lines = self._lay_out_paragraph_with_line_breaks(spans, width, source)
             if node.tag == "h1":
                 rule = "━" * min(width, max(measure_cell_width(line.spans) for line in lines))
                 lines.append(StyledLine([(rule, "h1 rule")], source))
@@ -387,12 +392,14 @@ class _MarkdownRenderer:
             )
         return lines
 
-    def _lay_out_paragraphs(self, spans: Spans, width: int, source: int) -> StyledLines:
+    def _lay_out_paragraph_with_line_breaks(
+        self, spans: Spans, width: int, source: int
+    ) -> StyledLines:
         lines: StyledLines = []
         number = source
         for paragraph in _split_paragraph_at_breaks(spans):
             made = wrap_spans(highlight_matches(paragraph, self.matches), width, source=source)
-            ends = list(_list_ends_of_source_lines(paragraph))
+            ends = list(_count_nonspace_characters_up_to_line_ends(paragraph))
             if ends or number > source:
                 _set_source_lines_covered_by_lines(made, ends, number)
             lines += made
@@ -457,7 +464,7 @@ class _MarkdownRenderer:
         return add_style_role(inner, role) if role else inner
 
 
-def _list_ends_of_source_lines(spans: Spans) -> Iterator[int]:
+def _count_nonspace_characters_up_to_line_ends(spans: Spans) -> Iterator[int]:
     """Yield how many characters precede the end of each source line of a paragraph, except the last.
 
     White space is not counted, because wrapping removes some of it.

@@ -61,7 +61,9 @@ class ReaderBlock:
     view: str = ""
     code_offset: int | None = None
 
-    def lay_out_whole_block(self, width: int, found: HighlightPattern | None = None) -> StyledLines:
+    def lay_out_with_lead_and_space_above(
+        self, width: int, found: HighlightPattern | None = None
+    ) -> StyledLines:
         """Return the lines of the block, including `lead` and `above`.
 
         Matches of `found` are highlighted.
@@ -91,7 +93,7 @@ class ReaderBlock:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class TextRangeBlock(ReaderBlock):
+class TextRangeReaderBlock(ReaderBlock):
     """A block that shows the characters from `start` to `end` (exclusive) of a text.
 
     `first_line` is the number of the block's first line, counted from 1. It is 0 if references to
@@ -120,7 +122,7 @@ class TextRangeBlock(ReaderBlock):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class MarkdownBlock(TextRangeBlock):
+class MarkdownReaderBlock(TextRangeReaderBlock):
     """A section of Markdown. `links` has the link definitions of the whole document.
 
     If `breaks` is true, line breaks after short lines of a paragraph are kept.
@@ -144,7 +146,7 @@ class MarkdownBlock(TextRangeBlock):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class VerbatimTextBlock(TextRangeBlock):
+class VerbatimTextReaderBlock(TextRangeReaderBlock):
     """Text shown as it is written, without Markdown layout.
 
     `numbers` is the width of the column with line numbers; 0 means that there is no such column. If
@@ -198,7 +200,7 @@ class LeftAndRightLineBlock(ReaderBlock):
         return join_span_texts(self.left)
 
 
-def make_heading_block(
+def make_heading_block_with_note(
     key: str, text: str, note: str = "", above: int = 1
 ) -> LeftAndRightLineBlock:
     """Return a heading with a note at the right edge."""
@@ -227,7 +229,7 @@ class FoldHeadingBlock(LeftAndRightLineBlock):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class FactTableBlock(ReaderBlock):
+class FactTableReaderBlock(ReaderBlock):
     """A table with a name and a value in each row. `name_role` is the style role of the names."""
 
     facts: list[tuple[str, Spans]]
@@ -251,7 +253,7 @@ class FactTableBlock(ReaderBlock):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class ParagraphBlock(ReaderBlock):
+class ParagraphReaderBlock(ReaderBlock):
     """A wrapped paragraph of styled text, such as a note or a message."""
 
     spans: Spans
@@ -273,19 +275,19 @@ class ParagraphBlock(ReaderBlock):
 def make_source_text_blocks(
     key: str, text: str, *, has_line_numbers: bool = False, above: int = 0, **fields: Any
 ) -> list[ReaderBlock]:
-    """Split a text into `VerbatimTextBlock`s with the keys `key:0`, `key:1` and so on.
+    """Split a text into `VerbatimTextReaderBlock`s with the keys `key:0`, `key:1` and so on.
 
     * `above` is the number of blank lines above the first block.
     * `fields` contains other attributes of all blocks.
     * If `has_line_numbers` is true, references to the text can contain line numbers.
     """
-    from kbtui.tui.reader.markdown_layout import split_source_text_at_line_breaks
+    from kbtui.tui.reader.markdown_layout import split_source_text_into_sections
 
     blocks: list[ReaderBlock] = []
-    for number, section in enumerate(split_source_text_at_line_breaks(text)):
+    for number, section in enumerate(split_source_text_into_sections(text)):
         first_line = section.first_line if has_line_numbers else 0
         part = (f"{key}:{number}", text, section.start, section.end, first_line)
-        blocks.append(VerbatimTextBlock(*part, above=0 if number else above, **fields))
+        blocks.append(VerbatimTextReaderBlock(*part, above=0 if number else above, **fields))
     return blocks
 
 
@@ -300,7 +302,7 @@ def make_markdown_blocks(
 ) -> list[ReaderBlock]:
     """Split a Markdown text into blocks, from character `start` on.
 
-    Long fenced code becomes `VerbatimTextBlock`s.
+    Long fenced code becomes `VerbatimTextReaderBlock`s.
 
     * `lines_before` is the number of lines before `start`; None means that the blocks need no line
       numbers.
@@ -309,34 +311,36 @@ def make_markdown_blocks(
     """
     from kbtui.tui.reader.markdown_layout import (
         find_link_definitions,
-        split_markdown_at_blank_lines,
+        split_markdown_into_sections_at_blank_lines,
     )
 
     body = text[start:]
     links = find_link_definitions(body)
     blocks: list[ReaderBlock] = []
-    for number, section in enumerate(split_markdown_at_blank_lines(body)):
+    for number, section in enumerate(split_markdown_into_sections_at_blank_lines(body)):
         first_line = 0 if lines_before is None else lines_before + section.first_line
         part = (f"{key}:{number}", text, start + section.start, start + section.end, first_line)
         block: ReaderBlock
         if section.code:
-            block = VerbatimTextBlock(*part, language=section.language, panel=True)
+            block = VerbatimTextReaderBlock(*part, language=section.language, panel=True)
         else:
-            block = MarkdownBlock(*part, links=links, breaks=breaks)
+            block = MarkdownReaderBlock(*part, links=links, breaks=breaks)
         block.above = int(not section.continued) if number else above
         blocks.append(block)
     return blocks
 
 
-def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[ReaderBlock]:
+def make_blocks_of_problem_and_hint(
+    said: Spans, where: str | None, hint: str | None
+) -> list[ReaderBlock]:
     """Return a block with the message `said`, and a table with `where` and `hint`.
 
     A row without text is left out. If both rows are left out, there is no table.
     """
     known = [("where", where), ("hint", hint)]
     facts = [(name, [(sanitize_to_one_line(text), "")]) for name, text in known if text]
-    blocks: list[ReaderBlock] = [ParagraphBlock("message", said)]
-    return [*blocks, FactTableBlock("facts", facts, above=1)] if facts else blocks
+    blocks: list[ReaderBlock] = [ParagraphReaderBlock("message", said)]
+    return [*blocks, FactTableReaderBlock("facts", facts, above=1)] if facts else blocks
 
 
 MARK_ROLES: dict[MarkState, str] = {
@@ -347,7 +351,7 @@ MARK_ROLES: dict[MarkState, str] = {
 """The style role of a mark's line, by the state of the mark."""
 
 
-def make_turn_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
+def make_spans_of_users_mark(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
     """Return the line of a mark: its sign and its text. If `is_cut` is true, a long text is cut."""
     # Import this late, so that it does not delay the first paint.
     from kbtui.conversations.turn_decision_marks import MARK_SIGNS, MAX_LISTED_CHARACTERS
@@ -357,15 +361,17 @@ def make_turn_mark_spans(placed: PlacedMark, *, is_cut: bool = True) -> Spans:
     return [(f"{MARK_SIGNS[placed.mark.state]} ", role), (label, role)]
 
 
-def make_turn_mark_blocks(
+def make_blocks_of_users_marks(
     marks: Iterable[PlacedMark], indent: str = "", key: str = ""
-) -> Iterator[ParagraphBlock]:
+) -> Iterator[ParagraphReaderBlock]:
     """Yield a block for each mark. The block of a "superseded" mark links to the replacement.
 
     The keys of the blocks begin with `key`. If `indent` is not empty, the blocks are below a row of
     a list, so long marks are cut.
     """
     for placed in marks:
-        mark, spans = placed.mark, make_turn_mark_spans(placed, is_cut=bool(indent))
+        mark, spans = placed.mark, make_spans_of_users_mark(placed, is_cut=bool(indent))
         lead = [(indent, "")] if indent else []
-        yield ParagraphBlock(f"{key}mark:{mark.id}", spans, lead=lead, link=mark.superseded_by)
+        yield ParagraphReaderBlock(
+            f"{key}mark:{mark.id}", spans, lead=lead, link=mark.superseded_by
+        )

@@ -14,8 +14,8 @@ from kbtui.tui.framework.styled_text import Spans, join_span_texts
 from kbtui.tui.reader.reader_blocks import (
     FoldHeadingBlock,
     LeftAndRightLineBlock,
-    MarkdownBlock,
-    TextRangeBlock,
+    MarkdownReaderBlock,
+    TextRangeReaderBlock,
 )
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class ReaderDocument:
         }
         return frozenset(name for name, has in features.items() if has)
 
-    def find_block_index(self, key: str) -> int | None:
+    def find_block_index_by_key(self, key: str) -> int | None:
         """Return the index of the block with this key, or None."""
         return self._indices.get(key)
 
@@ -171,7 +171,7 @@ class ReaderDocument:
         """
         best = 0
         for index, block in enumerate(self.blocks):
-            if isinstance(block, TextRangeBlock) and 0 < block.first_line <= line:
+            if isinstance(block, TextRangeReaderBlock) and 0 < block.first_line <= line:
                 best = index
         return best
 
@@ -182,7 +182,7 @@ class ReaderDocument:
         block = self.blocks[index]
         if block.turn is not None:
             return str(make_conversation_ref(self.ref, block.turn, block.call))
-        has_lines = isinstance(block, TextRangeBlock) and block.first_line > 0
+        has_lines = isinstance(block, TextRangeReaderBlock) and block.first_line > 0
         if line and has_lines and self.view in ("read", "source"):
             topic, _, slug = self.ref.partition("/")
             return str(make_subject_ref(topic, slug, (line, line)))
@@ -213,15 +213,17 @@ def map_old_to_new_source_lines(before: ReaderDocument, after: ReaderDocument) -
 
     if not before.lines_total or before.key != after.key or before.has_many_blocks:
         return {}
-    old, new = _list_source_lines(before), _list_source_lines(after)
+    old, new = _list_lines_of_numbered_text(before), _list_lines_of_numbered_text(after)
     if old == new:
         return {}
     blocks = SequenceMatcher(None, old, new).get_matching_blocks()
     return {old_at + n + 1: new_at + n + 1 for old_at, new_at, size in blocks for n in range(size)}
 
 
-def _list_source_lines(document: ReaderDocument) -> list[str]:
-    texts = (b.text for b in document.blocks if isinstance(b, TextRangeBlock) and b.first_line)
+def _list_lines_of_numbered_text(document: ReaderDocument) -> list[str]:
+    texts = (
+        b.text for b in document.blocks if isinstance(b, TextRangeReaderBlock) and b.first_line
+    )
     return next(texts, "").split("\n")
 
 
@@ -236,7 +238,7 @@ def has_lost_turns(before: ReaderDocument, after: ReaderDocument) -> bool:
     )
 
 
-def find_block_after_turns_were_removed(
+def map_block_to_document_with_turns_removed(
     before: ReaderDocument, after: ReaderDocument, block: int
 ) -> int:
     """Return the index of the block in `after` that corresponds to a block in `before`.
@@ -250,10 +252,10 @@ def find_block_after_turns_were_removed(
     numbers = _map_old_to_new_turn_numbers(before.record.turns, after.record.turns)
     following = (numbers[n] for n in range(turn, before.turns_total + 1) if n in numbers)
     number = next(following, None)
-    start = after.find_block_index(f"turn:{number}") if number else None
+    start = after.find_block_index_by_key(f"turn:{number}") if number else None
     if start is None:
         return len(after.blocks) - 1
-    old_start = before.find_block_index(f"turn:{turn}")
+    old_start = before.find_block_index_by_key(f"turn:{turn}")
     if turn not in numbers or old_start is None:
         return start
     end = start + max(0, block - old_start)
@@ -342,13 +344,13 @@ def find_start_block_and_match(
     if ref is None or not blocks:
         return None
     if document.view in CHANGES_VIEWS:
-        start = _find_change_block_of_turn(document, ref)
+        start = _find_first_change_block_from_turn_on(document, ref)
         return None if start is None else (start, -1)
     if ref.turn is not None:
         turn = min(max(1, ref.turn), document.turns_total)
-        start = document.find_block_index(f"turn:{turn}")
+        start = document.find_block_index_by_key(f"turn:{turn}")
         if ref.call is not None and turn == ref.turn:
-            start = document.find_block_index(f"call:{turn}.{ref.call}") or start
+            start = document.find_block_index_by_key(f"call:{turn}.{ref.call}") or start
         if start is None:
             return None
         first = start
@@ -369,7 +371,7 @@ def find_start_block_and_match(
     return best or (first, -1)
 
 
-def _find_change_block_of_turn(document: ReaderDocument, ref: Ref) -> int | None:
+def _find_first_change_block_from_turn_on(document: ReaderDocument, ref: Ref) -> int | None:
     """Return the index of the first block with a change in or after the turn or call of `ref`.
 
     If there is no such change, return None. If `ref` contains no turn, return the index of the
@@ -400,8 +402,10 @@ def describe_missing_turn_or_line(document: ReaderDocument, ref: Ref | None) -> 
             total = format_counted_noun(document.turns_total, "turn")
             return f"no turn {ref.turn}: the conversation has {total}"
         key = f"call:{ref.turn}."
-        if ref.call is not None and document.find_block_index(f"{key}{ref.call}") is None:
-            calls = next(n for n in count() if document.find_block_index(f"{key}{n + 1}") is None)
+        if ref.call is not None and document.find_block_index_by_key(f"{key}{ref.call}") is None:
+            calls = next(
+                n for n in count() if document.find_block_index_by_key(f"{key}{n + 1}") is None
+            )
             return f"no tool call {ref.call}: turn {ref.turn} has {format_counted_noun(calls, 'tool call')}"
     # A document without numbered lines, such as a history, lacks none of them.
     elif (
@@ -435,7 +439,11 @@ def _find_best_matching_block(
         block = document.blocks[index]
         text = block.get_searchable_text()
         score: float = len({match[0].lower() for match in pattern.finditer(text)})
-        near = probe.search(text) if score and probe and isinstance(block, TextRangeBlock) else None
+        near = (
+            probe.search(text)
+            if score and probe and isinstance(block, TextRangeReaderBlock)
+            else None
+        )
         if near:
             score += 1000
         elif score and block.key in document.fold_kinds:
@@ -454,7 +462,7 @@ def _find_passage_block(document: ReaderDocument, passage: str, span: Sequence[i
     texts = [
         (index, document.blocks[index].get_searchable_text())
         for index in span
-        if isinstance(document.blocks[index], TextRangeBlock)
+        if isinstance(document.blocks[index], TextRangeReaderBlock)
     ]
     probes = filter(None, map(_compile_passage_start_pattern, passage.split("\n")))
     return next((index for probe in probes for index, text in texts if probe.search(text)), None)
@@ -472,7 +480,7 @@ def _compile_passage_start_pattern(passage: str) -> re.Pattern[str] | None:
 def is_start_position_loaded(document: ReaderDocument, place: NavigationTarget) -> bool:
     """Return whether the loaded part of a document contains the position that `place` refers to."""
     if place.mark is not None:
-        return document.find_block_index(place.mark.key) is not None
+        return document.find_block_index_by_key(place.mark.key) is not None
     if place.ref is not None and place.ref.turn is not None:
         # The last turn may be incomplete.
         return place.ref.turn < document.turns_total
@@ -537,8 +545,8 @@ def make_document_outline(document: ReaderDocument) -> list[OutlineEntry]:
         return [_make_outline_entry_of_turn(turn) for turn in document.record.turns]
     if changes := document.block_indices_by_kind.get("change"):
         blocks = [document.blocks[index] for index in changes]
-        return list(map(_make_outline_entry_of_change, blocks))
-    return list(_iterate_headings(document))
+        return list(map(_make_outline_entry_of_version_or_file_change, blocks))
+    return list(_iterate_outline_entries_of_headings(document))
 
 
 def find_outline_entry_at(
@@ -554,7 +562,7 @@ def find_outline_entry_at(
         return None if turn is None else min(turn, len(entries)) - 1
     found = None
     for number, entry in enumerate(entries):
-        index = document.find_block_index(entry.block)
+        index = document.find_block_index_by_key(entry.block)
         if index is None or index > block or (index == block and entry.line > line):
             break
         found = number
@@ -575,7 +583,7 @@ def _make_outline_entry_of_turn(turn: Turn) -> OutlineEntry:
         seconds = max(0.0, (max(times) - turn.started_at).total_seconds())
     requests = (event.text for event in turn.events if event.kind == "chat_request")
     request = next(requests, "") or next((event.text for event in turn.events), "")
-    tokens = _sum_reported_token_counts(usage) if usage else None
+    tokens = _get_reported_token_total_or_sum_counts(usage) if usage else None
     facts = OutlineTurnFacts(
         turn.number, turn.started_at, seconds, len(calls), failed, tools, tokens, turn.is_rewound
     )
@@ -585,7 +593,7 @@ def _make_outline_entry_of_turn(turn: Turn) -> OutlineEntry:
     return OutlineEntry(key, words, turn=facts, searched=searched.casefold())
 
 
-def _sum_reported_token_counts(usage: TokenUsage) -> int | None:
+def _get_reported_token_total_or_sum_counts(usage: TokenUsage) -> int | None:
     """Return the total number of tokens that the agent counted.
 
     If the agent reports no total, return the sum of its other counts.
@@ -598,13 +606,13 @@ def _sum_reported_token_counts(usage: TokenUsage) -> int | None:
     return sum(known) if known else None
 
 
-def _iterate_headings(document: ReaderDocument) -> Iterator[OutlineEntry]:
+def _iterate_outline_entries_of_headings(document: ReaderDocument) -> Iterator[OutlineEntry]:
     from kbtui.tui.reader.markdown_layout import parse_markdown
 
     for block in document.blocks:
         if isinstance(block, LeftAndRightLineBlock):
             yield _make_outline_entry_of_heading(block.key, join_span_texts(block.left))
-        elif isinstance(block, MarkdownBlock) and "#" in block.get_searchable_text():
+        elif isinstance(block, MarkdownReaderBlock) and "#" in block.get_searchable_text():
             tokens = parse_markdown(block.get_searchable_text())
             for token, inside in pairwise(tokens):
                 if token.type == "heading_open" and token.level == 0 and token.map:
@@ -612,7 +620,7 @@ def _iterate_headings(document: ReaderDocument) -> Iterator[OutlineEntry]:
                     yield _make_outline_entry_of_heading(block.key, inside.content, line, depth)
 
 
-def _make_outline_entry_of_change(block: ReaderBlock) -> OutlineEntry:
+def _make_outline_entry_of_version_or_file_change(block: ReaderBlock) -> OutlineEntry:
     """Return the outline entry for a subject's version, or for a file change made by a turn or call."""
     if block.turn is None:
         return _make_outline_entry_of_heading(block.key, block.get_searchable_text())

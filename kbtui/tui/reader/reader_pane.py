@@ -17,9 +17,9 @@ from kbtui.references import make_conversation_ref, parse_ref
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.base_screens_and_widgets import (
-    BorderOnlyPane,
     LabeledInput,
     LeftAndRightTextLine,
+    PaneCoveredByChildren,
     PaneInput,
     WrappedTextBarAboveWidget,
     get_configured_keys,
@@ -85,13 +85,13 @@ class DocumentFactsBar(WrappedTextBarAboveWidget):
 
     def set_document_facts(self, facts: list[tuple[str, Spans]]) -> None:
         """Set the details of the document: names and values. Without details, hide the bar."""
-        from kbtui.tui.reader.reader_blocks import FactTableBlock
+        from kbtui.tui.reader.reader_blocks import FactTableReaderBlock
 
-        self._block = FactTableBlock("facts", facts)
+        self._block = FactTableReaderBlock("facts", facts)
         self.set_paragraphs([spans for _, spans in facts])
 
     def _wrap_paragraphs(self, width: int) -> StyledLines:
-        return self._block.lay_out_whole_block(width) if self.display else []
+        return self._block.lay_out_with_lead_and_space_above(width) if self.display else []
 
     def render_line(self, y: int) -> Strip:
         """Render a line of the details.
@@ -106,7 +106,7 @@ class DocumentFactsBar(WrappedTextBarAboveWidget):
         return super().render_line(y)
 
 
-class ReaderPane(BorderOnlyPane, Vertical):
+class ReaderPane(PaneCoveredByChildren, Vertical):
     """The pane that shows a document and the cursor in it."""
 
     BINDINGS = make_key_bindings_of_scopes("reader")
@@ -197,7 +197,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
         before = self.viewport.document
         self.loss_bar.set_paragraphs([])
         if not before.is_partial:
-            added = _count_conversation_events(document) - _count_conversation_events(before)
+            added = _get_total_event_count_of_conversation(
+                document
+            ) - _get_total_event_count_of_conversation(before)
             self._new_event_count += max(0, added)
         # A half-written file also lacks turns. In that case, the document shows the problem.
         if has_lost_turns(before, document) and not document.record.problems:
@@ -498,12 +500,12 @@ class ReaderPane(BorderOnlyPane, Vertical):
         elif document.lines_total and call is None:
             self._go_to_subject_line(number)
         elif document.view in CHANGES_VIEWS and number > 0:
-            self._go_to_change_of_turn(number, call)
+            self._go_to_first_change_from_turn_on(number, call)
         else:
             self._post_status_message(self._explain_lack_of_numbered_turns_and_lines())
         return True
 
-    def _go_to_change_of_turn(self, turn: int, call: int | None) -> None:
+    def _go_to_first_change_from_turn_on(self, turn: int, call: int | None) -> None:
         """Go to the first change in or after a turn or call. If it is not in this turn or call, say so."""
         document = self.viewport.document
         place = make_navigation_target(make_conversation_ref(document.key, turn, call))
@@ -540,7 +542,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._go_to_turn_or_tool_call(entry.turn.number, None)
         elif entry.line and document.lines_total:
             viewport.go_to_source_line(entry.line)
-        elif (block := document.find_block_index(entry.block)) is not None:
+        elif (block := document.find_block_index_by_key(entry.block)) is not None:
             lines = viewport.get_block_lines(block)
             before = [n for n, line in enumerate(lines) if 0 < line.source_line <= entry.line]
             line = before[-1] if before else document.blocks[block].above
@@ -731,6 +733,6 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message("This document has only one view.", "dim")
 
 
-def _count_conversation_events(document: ReaderDocument) -> int:
+def _get_total_event_count_of_conversation(document: ReaderDocument) -> int:
     info = getattr(document.record, "info", None) if document.turns_total else None
     return getattr(info, "events_count", None) or 0

@@ -8,8 +8,8 @@ from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.secret_detection import describe_secrets_in_text
 from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.reader.reader_blocks import (
-    FactTableBlock,
-    ParagraphBlock,
+    FactTableReaderBlock,
+    ParagraphReaderBlock,
     ReaderBlock,
     make_markdown_blocks,
     make_source_text_blocks,
@@ -46,11 +46,16 @@ def make_subject_badges(subject: Subject) -> Spans:
 def build_subject_document(subject: Subject, text: str, view: str = "read") -> ReaderDocument:
     """Build the document that shows a subject; `view` is "read" or "source"."""
     if not text.strip():
-        blocks: list[ReaderBlock] = [ParagraphBlock("empty", [("This file is empty.", "dim")])]
+        blocks: list[ReaderBlock] = [
+            ParagraphReaderBlock("empty", [("This file is empty.", "dim")])
+        ]
     elif view == "read" and subject.path.suffix.lower() in _MARKDOWN:
         blocks = _make_rendered_markdown_blocks(text)
     else:
-        language, digits = _find_highlight_language(subject), len(str(text.count("\n") + 1))
+        language, digits = (
+            _find_highlight_language_of_subject(subject),
+            len(str(text.count("\n") + 1)),
+        )
         blocks = make_source_text_blocks(
             "text", text, has_line_numbers=True, language=language, numbers=digits
         )
@@ -88,7 +93,7 @@ def build_assistant_text_document(
     )
 
 
-def _find_highlight_language(subject: Subject) -> str:
+def _find_highlight_language_of_subject(subject: Subject) -> str:
     suffix = subject.path.suffix.lower()
     if suffix in {".txt", ".text"}:
         return ""
@@ -101,7 +106,7 @@ def _make_rendered_markdown_blocks(text: str) -> list[ReaderBlock]:
         (sanitize_to_one_line(name), [(_format_front_matter_value(value), "")])
         for name, value in split.facts.items()
     ]
-    front: list[ReaderBlock] = [FactTableBlock("front", facts)] if facts else []
+    front: list[ReaderBlock] = [FactTableReaderBlock("front", facts)] if facts else []
     start, above = len(text) - len(split.body), int(bool(front))
     body = make_markdown_blocks("text", text, start=start, lines_before=split.lines, above=above)
     return [*front, *body]

@@ -36,8 +36,8 @@ from kbtui.tui.framework.styled_text import (
 from kbtui.tui.reader.reader_blocks import (
     FoldHeadingBlock,
     ReaderBlock,
-    TextRangeBlock,
-    VerbatimTextBlock,
+    TextRangeReaderBlock,
+    VerbatimTextReaderBlock,
 )
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _parse_extended_colour_code(codes: list[int]) -> str:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class ColouredTextBlock(TextRangeBlock):
+class ColouredTextReaderBlock(TextRangeReaderBlock):
     """A part of a text, in the colours that a terminal would show.
 
     The ranges in `colours` are counted from the start of the whole text.
@@ -288,9 +288,9 @@ def make_tool_text_blocks(
         plain, ranges = extract_colours_and_remove_escapes(text)
 
         def make_coloured_block(name: str, start: int, end: int) -> ReaderBlock:
-            return ColouredTextBlock(name, plain, start, end, colours=ranges)
+            return ColouredTextReaderBlock(name, plain, start, end, colours=ranges)
 
-        return _make_blocks_and_fold_long_middle(key, plain, 0, len(plain), make_coloured_block)
+        return _make_blocks_with_long_middle_folded(key, plain, 0, len(plain), make_coloured_block)
     if path is None and (laid_out := _pretty_print_json(text) or _pretty_print_xml(text)):
         text = laid_out
     blocks: list[ReaderBlock] = []
@@ -308,13 +308,13 @@ def make_tool_text_blocks(
             plain, first_line = unnumbered
             blocks += _make_code_blocks(name, plain, 0, len(plain), language, first_line)
             continue
-        start, end = _trim_blank_lines_from_range(text, part)
+        start, end = _trim_blank_lines_at_end_and_after_fence(text, part)
         panel = part.is_fenced and path is None
         blocks += _make_code_blocks(name, text, start, end, language, 0, panel)
     return blocks
 
 
-def _trim_blank_lines_from_range(text: str, part: _ToolTextPart) -> tuple[int, int]:
+def _trim_blank_lines_at_end_and_after_fence(text: str, part: _ToolTextPart) -> tuple[int, int]:
     """Return the range of a part without the blank lines at its end.
 
     Blank lines between a fence and the part after it are excluded too. Those at the start of the
@@ -400,14 +400,14 @@ def _make_code_blocks(
 
     def make_code_block(name: str, left: int, right: int) -> ReaderBlock:
         line = first_line + text.count("\n", 0, left) if first_line else 0
-        return VerbatimTextBlock(
+        return VerbatimTextReaderBlock(
             name, text, left, right, line, language=language, numbers=digits, panel=panel
         )
 
-    return _make_blocks_and_fold_long_middle(key, text, start, end, make_code_block)
+    return _make_blocks_with_long_middle_folded(key, text, start, end, make_code_block)
 
 
-def _make_blocks_and_fold_long_middle(
+def _make_blocks_with_long_middle_folded(
     key: str,
     text: str,
     start: int,
@@ -415,18 +415,18 @@ def _make_blocks_and_fold_long_middle(
     make_block: Callable[[str, int, int], ReaderBlock],
 ) -> list[ReaderBlock]:
     """Make blocks for the characters of `text` from `start` to `end`. If there are many, a fold contains the middle."""
-    from kbtui.tui.reader.markdown_layout import split_source_text_at_line_breaks
+    from kbtui.tui.reader.markdown_layout import split_source_text_into_sections
 
     def make_section_blocks(name: str, left: int, right: int) -> Iterator[ReaderBlock]:
-        for number, section in enumerate(split_source_text_at_line_breaks(text[left:right])):
+        for number, section in enumerate(split_source_text_into_sections(text[left:right])):
             yield make_block(f"{name}:{number}", left + section.start, left + section.end)
 
     count = text.count("\n", start, end) + 1
     if count <= MAX_LINES and end - start <= MAX_CHARACTERS:
         return list(make_section_blocks(key, start, end))
     if count > MAX_LINES:
-        middle = _find_position_after_line_breaks(text, start, HEAD_LINES)
-        tail = _find_position_after_line_breaks(text, middle, count - HEAD_LINES - TAIL_LINES)
+        middle = _find_line_start_some_lines_later(text, start, HEAD_LINES)
+        tail = _find_line_start_some_lines_later(text, middle, count - HEAD_LINES - TAIL_LINES)
         hidden = format_counted_noun(count - HEAD_LINES - TAIL_LINES, "more line")
     else:
         # The lines are few but long. There may be only one.
@@ -453,7 +453,7 @@ def _find_split_position_near_end(text: str, start: int, end: int) -> int:
     return cut or text.rfind(" ", (start + end) // 2, end) + 1 or end
 
 
-def _find_position_after_line_breaks(text: str, start: int, lines: int) -> int:
+def _find_line_start_some_lines_later(text: str, start: int, lines: int) -> int:
     """Return the position after the next `lines` line breaks, counted from `start`."""
     position = start
     for _ in range(lines):
@@ -462,7 +462,7 @@ def _find_position_after_line_breaks(text: str, start: int, lines: int) -> int:
 
 
 LINES_PER_BLOCK = 80
-"""The maximum number of lines of a `DiffBlock`.
+"""The maximum number of lines of a `DiffHunkReaderBlock`.
 
 A longer hunk is split, so that only its visible blocks are laid out.
 """
@@ -484,7 +484,7 @@ _ROLES = {"+": "inserted", "-": "deleted"}
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class DiffBlock(ReaderBlock):
+class DiffHunkReaderBlock(ReaderBlock):
     """Lines of a hunk, each beginning with " ", "-" or "+".
 
     * `old_number` and `new_number` are the numbers of the first line in the old and the new file; 0
@@ -590,7 +590,9 @@ def _pair_similar_lines(
                 news = news[news.index(best[0]) + 1 :]
 
 
-def make_diff_blocks(key: str, hunks: Sequence[PatchHunk]) -> Iterator[DiffBlock]:
+def make_blocks_of_diff_hunks(
+    key: str, hunks: Sequence[PatchHunk]
+) -> Iterator[DiffHunkReaderBlock]:
     """Yield the blocks of hunks, with the keys `key:0`, `key:1` and so on."""
     ends = [max(hunk.old_start or 0, hunk.new_start or 0) + len(hunk.lines) for hunk in hunks]
     last = max(ends, default=0)
@@ -603,7 +605,9 @@ def make_diff_blocks(key: str, hunks: Sequence[PatchHunk]) -> Iterator[DiffBlock
             part = hunk.lines[start : start + LINES_PER_BLOCK]
             lines = tuple(map(strip_escape_sequences_before_cutting, part))
             continues = index > 0 and start == 0
-            yield DiffBlock(f"{key}:{number}", lines, old, new, digits, continues=continues)
+            yield DiffHunkReaderBlock(
+                f"{key}:{number}", lines, old, new, digits, continues=continues
+            )
             old += sum(line[0] != "+" for line in lines)
             new += sum(line[0] != "-" for line in lines)
             number += 1

@@ -171,7 +171,7 @@ def markdown(data: bytes) -> None:
     from kbtui.tui.reader.subject_document_builder import build_assistant_text_document
 
     for block in build_assistant_text_document("k", "t", _text(data), view="rendered").blocks:
-        block.lay_out_whole_block(80)
+        block.lay_out_with_lead_and_space_above(80)
 
 
 def toml(data: bytes) -> None:
