@@ -210,7 +210,7 @@ class AllProjectsVectorSearch:
     def search_nearest_chunks_in_index(
         self, index: SearchedIndex, vector: list[float], request: SearchRequest
     ) -> ChunkRanking:
-        """Return the numbers of the chunks nearest to `vector`, best first, with similarities."""
+        """Return the chunks nearest to `vector`, best first, as pairs of chunk number and similarity."""
         store = self._open_vector_store(index)
         if store is None:
             return []
@@ -237,7 +237,7 @@ class AllProjectsVectorSearch:
     def select_chunks_without_vector_in_index(
         self, index: SearchedIndex, numbers: Sequence[int]
     ) -> list[int]:
-        """Return the chunk numbers in `numbers` whose chunks have no vector."""
+        """Return those of the chunk numbers in `numbers` whose chunks have no vector."""
         store = self._open_vector_store(index)
         return store.select_chunks_without_vector(numbers) if store else list(numbers)
 

@@ -57,10 +57,9 @@ While embedding is running, `OWN_LOAD` is added to this limit, because embedding
 
 
 PAUSE_FILE = "embedding-paused"
-"""The name of a file in a workspace's cache directory that pauses embedding.
+"""While a file with this name is in a workspace's cache directory, the workspace's passages are not embedded.
 
-While the file exists, passages of the workspace are not embedded. The file stays when the engine
-ends, so the pause outlasts a restart of the engine.
+The file stays when the engine ends, so the pause outlasts a restart of the engine.
 """
 
 
@@ -138,7 +137,7 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 
 
 PREFERRED_HITS = 20
-"""The number of best keyword hits of a search whose entries are embedded before all others."""
+"""The entries of this many best keyword hits of a search are embedded before all other entries."""
 RETRY_SECONDS, RETRY_SECONDS_MAX = 60.0, 3600.0
 """After a failure to load the model, queries start no new attempt for `RETRY_SECONDS`.
 
@@ -173,7 +172,7 @@ Shared = TypeVar("Shared")
 
 
 class ReferenceCountedObjects(Generic[Shared]):
-    """A thread-safe collection of shared objects, one for each key, that records the users of each object."""
+    """A thread-safe collection that holds one shared object for each key, and records the users of each object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

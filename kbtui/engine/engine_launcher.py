@@ -199,9 +199,9 @@ def find_network_file_system_type(path: Path) -> str | None:
 
 
 START_SECONDS = 20.0
-"""The time in seconds that a client waits for the first answer of an engine that it started."""
+"""A client waits at most this many seconds for the first answer from an engine that it started."""
 SILENT_SECONDS = 5.0
-"""The time in seconds that a client waits for an engine that listens but does not answer."""
+"""A client waits at most this many seconds for an engine that listens but does not answer."""
 
 # An engine inherits only these environment variables from the client that starts it. It answers
 # each client in the environment that the client sends. The engine does not inherit TZ: its own time

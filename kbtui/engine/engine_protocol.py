@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
         An engine also sends `schema`, a hash of the index's format, its `pid`, and `cache`, the
         path of the directory with all its indexes. `is_open` says whether the workspace is open, or
-        is being opened. `agent_variables` maps the variables that say where agents store their
-        conversations to their values in the client that opened the workspace.
+        is being opened. `agent_variables` contains the variables that say where agents store their
+        conversations, with the values from the client that opened the workspace.
         """
 
         hello: str
@@ -81,9 +81,9 @@ if TYPE_CHECKING:
     class EngineReadinessAfterWait(EngineReadiness, total=False):
         """The engine's readiness when a client stops waiting for a refresh or for vectors.
 
-        `done` says whether the awaited work has finished: the embedding for the operation `settle`,
-        a refresh for other operations. `mended` describes damage to the index that the refresh has
-        repaired; None if there was none.
+        `done` says whether the awaited work has finished: for the operation `settle`, the embedding;
+        for other operations, a refresh. `mended` describes the damage to the index that the refresh
+        has repaired; None if there was none.
         """
 
         done: bool

@@ -59,9 +59,7 @@ def read_resident_memory() -> int | None:
 
 
 HELLO_SECONDS = 10.0
-"""The maximum time in seconds that the engine waits for a client's hello message.
-
-After this time, the engine closes the connection.
+"""If a client sends no hello message within this many seconds, the engine closes the connection.
 """
 CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 30.0
 """The limits, in seconds, on the interval at which the engine checks itself and its workspaces.
@@ -71,18 +69,18 @@ at most `SLOW_CHECK_SECONDS`. An engine that nobody uses therefore wakes up rare
 """
 QUIET_SHARE = 0.1
 UNUSED_SECONDS = 3.0
-"""The time in seconds without clients after which an engine with no open workspace exits."""
+"""An engine with no open workspace exits when it has had no client for this many seconds."""
 RECONNECT_SECONDS = 60.0
-"""The time in seconds after a restart of the engine during which a connecting client counts as reconnecting.
+"""A client that connects within this many seconds after a restart of the engine counts as reconnecting.
 
 Such a client lost its connection when the engine restarted to free memory, and does not need the
 model at once.
 """
 MAX_CLIENTS = 256
 MAX_UNGREETED = 64
-"""The maximum number of clients that are connected without having sent a hello message.
+"""If more than this many connected clients have not sent a hello message yet, the engine disconnects one.
 
-If there are more, the engine disconnects the one that connected first.
+It chooses the client among them that connected first.
 """
 
 
@@ -173,7 +171,7 @@ class EngineServer:
                 return
 
     def _explain_replaced_lock_or_socket(self) -> str | None:
-        """Return that the lock file or the socket was replaced, so that this engine must end; None if neither was."""
+        """Return a message if the lock file or the socket was replaced, so that this engine must end; otherwise None."""
         if not self._holds_lock_and_socket():
             return "the lock file or the socket was replaced"
         return None

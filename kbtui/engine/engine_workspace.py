@@ -59,7 +59,10 @@ class ClientConnection:
         self._writer = writer
         self.is_subscribed = False
         self.pending_refresh: threading.Event | None = None
-        """The event that is set when this client's last requested refresh is done; None if the client has requested none."""
+        """The event for the refresh that this client requested last; None if it has requested none.
+
+        The event is set when the refresh is done.
+        """
         self.wants_damage_check = False
         """Whether the refresh that this client requested last includes a check for damage."""
 
@@ -87,7 +90,7 @@ PACE_SECONDS = 30.0
 
 
 class ItemRateMeter:
-    """Measures how many items of a phase of work are done per second."""
+    """Measures the speed of each phase of work, in items per second."""
 
     def __init__(self) -> None:
         self._samples: dict[str, list[tuple[float, int]]] = {}
@@ -139,7 +142,7 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 
 
 FIRST_REFRESH_SECONDS = 10.0
-"""The maximum time in seconds that a search waits for the engine's first comparison of the index with the files."""
+"""A search waits at most this many seconds for the engine to compare the index with the files for the first time."""
 UNSCHEDULED_SECONDS = 120.0
 """While no source has a schedule, the engine looks for new schedules at this interval, in seconds."""
 PULL_CHECK_SECONDS = 30.0
@@ -152,7 +155,7 @@ class EngineWorkspace:
     """An open workspace, with the threads that watch and index its files and embed its passages.
 
     `clients` are the clients that have sent a hello message. `operations` maps the name of each
-    operation to the function that answers such requests; call the function within
+    operation to the function that answers requests for it. Call the function within
     `client_environment.apply_to_thread_or_task()`.
     """
 
@@ -190,7 +193,7 @@ class EngineWorkspace:
         the first check loads them, because the file may have changed since the workspace was opened.
         """
         self._broken_environment: str | None = None
-        """The fingerprint at the time when an error in the settings was last logged."""
+        """The value that the fingerprint had when an error in the settings was last logged."""
         self._last_progress: IndexProgressEvent | None = None
         self._index_progress: IndexRefreshProgress | None = None
         """The progress of the running refresh; None if no refresh is running."""

@@ -171,9 +171,9 @@ class InotifyTreeWatcher:
 
 
 ROOT_CHECK_SECONDS = 2.0
-"""The minimum time in seconds between two checks of the roots, unless a file changes."""
+"""Unless a file changes, at least this many seconds pass between two checks of the roots."""
 ROOT_CHECK_SHARE = 50
-"""The pause after a check of the roots is at least this many times as long as the check, unless a file changes."""
+"""Unless a file changes, the pause after a check of the roots is at least this many times as long as the check."""
 SETTLE_SECONDS = 0.1
 QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
 """Changes are reported after `QUIET_MILLISECONDS` without an event.
@@ -183,10 +183,9 @@ If events keep coming, the changes are reported after `GATHER_MILLISECONDS`.
 POLL_MILLISECONDS = 1000
 """The interval in milliseconds at which files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS, ASLEEP_FULL_COMPARE_SECONDS = 60.0, 600.0
-"""The time in seconds without changes after which all files are compared with the index.
+"""Two times in seconds. If nothing has changed for this long, all files are compared with the index.
 
-The second value applies when the pause between checks of the roots has reached
-`ASLEEP_CHECK_SECONDS`.
+The second time applies once the pause between checks of the roots has grown to `ASLEEP_CHECK_SECONDS`.
 """
 QUIET_SHARE, ASLEEP_CHECK_SECONDS = 0.1, 30.0
 """The pause after a check of the roots is at least `QUIET_SHARE` of the time since the last event.
@@ -278,7 +277,7 @@ class FileWatcher:
             os.eventfd_write(self._alarm, 1)
 
     def set_watched_topic_directories(self, folders: Iterable[Path]) -> None:
-        """Set the topic directories that are watched in addition to JP's own directories."""
+        """Set the topic directories to watch in addition to JP's own directories."""
         found = sorted(set(folders))
         if found != self._topics:
             self._topics = found

@@ -34,23 +34,23 @@ if TYPE_CHECKING:
 DAMAGE_CHECK_DELAY = 1.0
 """The delay in seconds between a refresh and its damage check."""
 DAMAGE_CHECK_INTERVAL = 600.0
-"""The minimum time in seconds between a damage check and the next check that follows a refresh."""
+"""For this many seconds after a damage check, refreshes start no further check."""
 DAMAGE_CHECK_VALIDITY = 60.0
-"""The time in seconds after a damage check during which a report of possible damage starts no new check."""
+"""For this many seconds after a damage check, a report of possible damage starts no further check."""
 COMPACT_AT_ONCE_MAX = 2000
 """An index is compacted after a requested refresh if at most this many passages must be rewritten.
 
 Rewriting this many passages takes about 0.3 seconds.
 """
 COMPACT_PAUSE_MIN, COMPACT_SECONDS, COMPACT_SHARE = 1.0, 1.5e-4, 0.05
-"""Unless `COMPACT_AT_ONCE_MAX` applies, an index is compacted after a pause without changes.
+"""An index that is not compacted at once is compacted after a pause without changes.
 
 A compaction takes about `COMPACT_SECONDS` for each passage. The pause is long enough that compactions
 use at most `COMPACT_SHARE` of one core. It lasts at least `COMPACT_PAUSE_MIN` seconds, so that the
 refresh after the next save does not wait for a compaction.
 """
 CLOSE_INDEX_SECONDS = 5.0
-"""The time in seconds between a refresh that changed the index and the closing of the index.
+"""The index is closed this many seconds after a refresh that changed it.
 
 While an index is open, tantivy polls its files.
 """
@@ -68,7 +68,7 @@ class IndexRefreshWorker:
 
     * `first_refresh` is set after the first refresh.
     * `error` says why the last refresh failed.
-    * `repaired_damage` describes the damage that the last requested check found; a rebuild of the index repairs it.
+    * `repaired_damage` describes the damage that the last requested check found, if any. A rebuild repairs it.
     * `has_reported_generation` says whether the embedding worker knows the current generation. If
       it is false, the engine reports the generation after the next refresh.
     """
@@ -132,7 +132,7 @@ class IndexRefreshWorker:
         The refresh begins after this call, so it includes every earlier change. A small index is also
         compacted before the event is set.
 
-        * `retry`: unreadable files are read again.
+        * `retry`: the files that could not be read are tried again.
         * `check`: the index is checked for damage first, and rebuilt if it is damaged.
         * `rebuild`: a new index generation is built, which replaces the current one when complete.
         """

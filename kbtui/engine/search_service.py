@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 CLOSE_READER_SECONDS = 5.0
-"""The time in seconds between the last search and the closing of the index.
+"""The index is closed when no search has used it for this many seconds.
 
 While an index is open, tantivy polls its files.
 """
@@ -54,7 +54,7 @@ def answer_search_request(
 ) -> SearchAnswer:
     """Answer a search request.
 
-    A request with a reference in `like` asks for passages similar to the text of the reference. A
+    A request with a reference in `like` asks for passages similar to the text to which it refers. A
     request can also ask for explanations. Each hit includes the user's marks on its turn. Raises
     `NothingFound` if the text of `like` is not indexed. Raises `UsageError` for an invalid reference.
     """

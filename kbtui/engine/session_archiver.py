@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 QUIET_SECONDS = 30.0
-"""The time in seconds that a session must stay unchanged before it is copied into the archive.
+"""A session is copied into the archive only after it has stayed unchanged for this many seconds.
 
 Copying a long session after each new record would be slow. There is no hurry, because agents delete
 sessions only after days.
@@ -85,7 +85,7 @@ class SessionArchiver:
             self._stop.wait(min(time.monotonic() - began, 1.0))
 
     def _archive_quiet_sessions(self) -> float | None:
-        """Copy changed sessions into the archive, unless they changed in the last `QUIET_SECONDS`.
+        """Copy changed sessions into the archive, except those that changed less than `QUIET_SECONDS` ago.
 
         Returns the time in seconds until the next session can be copied, or None if no session is
         waiting.

@@ -37,19 +37,22 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings
 
 MAX_SEARCHES = 16
-"""The maximum number of searches in one workspace that run at the same time.
+"""At most this many searches run at the same time in one workspace.
 
 Additional searches wait until a running one ends.
 """
 TAKEOVER_SECONDS, TAKEOVER_ASK_SECONDS = 15.0, 1.0
-"""Every `TAKEOVER_ASK_SECONDS`, for at most `TAKEOVER_SECONDS`, the engine asks another process to unlock an index."""
-MODEL_IDLE_SECONDS, BACKLOG_IDLE_SECONDS = 300.0, 60.0
-"""The time in seconds without use of the model after which the engine restarts to free memory.
+"""If another engine has locked an index, this engine asks it to exit, every `TAKEOVER_ASK_SECONDS`.
 
-The second value applies after many passages were embedded, which leaves 80 MB of fragmented memory.
+This engine gives up after `TAKEOVER_SECONDS`.
+"""
+MODEL_IDLE_SECONDS, BACKLOG_IDLE_SECONDS = 300.0, 60.0
+"""Two times in seconds. If the model has not been used for this long, the engine restarts to free memory.
+
+The second time applies after many passages have been embedded, because that leaves 80 MB of fragmented memory.
 """
 END_SECONDS = 12.0
-"""The maximum time in seconds that an ending engine waits for its workspaces to close."""
+"""An ending engine waits at most this many seconds for its workspaces to close."""
 
 
 class PooledWorkspace:
@@ -295,7 +298,7 @@ class WorkspacePool:
             log(f"cannot open: {error if is_expected else traceback.format_exc()}")
             self._shut_down_pool_and_release_index_lock(slot)
             raise
-        # The log command hides the rest of a line after a quotation mark. The path may be private.
+        # The path may be private. The command `log` leaves out everything after a quotation mark.
         log(f"opened '{slot.workspace.root}'")
         return opened
 

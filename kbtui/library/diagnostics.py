@@ -222,18 +222,18 @@ FindingWithoutArea = (
 MIN_TERMINAL_SIZE = (60, 15)
 """The smallest terminal, as (columns, rows), in which all panes of the TUI have enough space."""
 READING_SECONDS = 1.0
-"""The maximum time in seconds that the doctor spends reading conversations.
+"""The doctor spends at most this many seconds reading conversations.
 
 For the remaining conversations, the doctor reports the errors that are recorded in the index.
 """
 READING_BYTES = 8 << 20
-"""The maximum size in bytes of an indexed conversation that the doctor reads.
+"""If an indexed conversation has more than this many bytes, the doctor does not read it.
 
-For a larger one, it reports the errors recorded in the index.
+Instead, the doctor reports the error that is recorded in the index.
 """
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
-"""The number of free bytes on the index's disk below which the doctor reports a problem."""
+"""If fewer than this many bytes are free on the index's disk, the doctor reports a problem."""
 
 
 def _diagnose_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:
@@ -301,7 +301,7 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
             found = distribution(name)
         except PackageNotFoundError:
             return None
-        # `Distribution.version` and `Distribution.requires` would each parse the README below the fields.
+        # `Distribution.version` and `Distribution.requires` would each also parse the README after the fields.
         if text := found.read_text("METADATA"):
             fields = HeaderParser().parsestr(text.partition("\n\n")[0])
             return found, fields["Version"] or "", fields.get_all("Requires-Dist") or []

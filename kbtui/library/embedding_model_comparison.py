@@ -40,13 +40,16 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 BEST_HITS = 10
-"""The number of each model's best hits that are compared for each query."""
+"""For each query, this many of the best hits of each model are compared."""
 PROGRESS_SECONDS = 5.0
 """The minimum number of seconds between two progress reports."""
 TEXTS_EMBEDDED_AT_ONCE = 32
 """Texts are embedded in groups of this size. After each group, its vectors are stored in the cache."""
 MIN_TIMED_PASSAGES = 16
-"""The minimum number of passages for measuring a model's speed, even if their vectors are cached."""
+"""If fewer passages than this had to be embedded, the model's speed is measured on a sample.
+
+The sample has at most this many passages. They are embedded even if their vectors are cached.
+"""
 
 
 class _ModelMeasurementsAndVectors(NamedTuple):
@@ -84,8 +87,8 @@ def compare_models(
 
     In the answer, the size of a model is in bytes, and `seconds_for_all` is the time for all
     passages of the index. `agreement` is between 0 and 1. `quality` is None if no hits were opened.
-    Each example contains the references of the hits that only one model found, as `current` and
-    `other`.
+    Each example lists the references of the hits that only one of the models found: in `current`
+    those of the current model, in `other` those of the other model.
 
     Raises `UsageError` if `other` is not a directory with a model, `EmbeddingModelUnavailableError` if
     the current model cannot be loaded, and `NothingFound` if there are no queries or no passages.
@@ -287,7 +290,7 @@ class _CachingEmbedder:
         """Map each text to its unit vector; embed the texts that have no cached vector.
 
         Also returns how many texts were embedded, and how many seconds this took. Progress is
-        reported; `noun` is the reports' word for one of the texts.
+        reported; `noun` is the word for one text in these reports.
         """
         by_hash = {hash_embedded_text(text): text for text in texts}
         blobs = self._cache.get_cached_vectors(by_hash)

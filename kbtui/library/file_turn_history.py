@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 FILE_BYTES_MAX = 8 << 20
-"""The maximum size in bytes of a file whose lines are attributed to turns."""
+"""Lines are attributed to turns only in files of at most this many bytes."""
 CLOCK_SECONDS = 60
-"""The maximum time in seconds by which an edit may seem later than the commit that contains the edit."""
+"""An edit may seem to be up to this many seconds later than the commit that contains the edit."""
 SCANNED_AGENTS = frozenset({"jp", "claude-code", "codex", "gemini-cli", "aider"})
 SCANNED_SUFFIXES = frozenset({".json", ".jsonl", ".md"})
-"""The suffixes of conversation files that are searched for the wanted file's names before parsing.
+"""Before a conversation file with one of these suffixes is parsed, it is searched for the names of a file.
 
 A conversation file that contains none of the names is not parsed. This applies only to the agents in
 `SCANNED_AGENTS`.
@@ -129,7 +129,7 @@ class TurnTouchingFile(NamedTuple):
         return wrote + self.describe_actions()
 
     def format_written_lines(self) -> str:
-        """Return the lines that the turn wrote, such as `3-5, 9`."""
+        """Return the numbers of the lines that the turn wrote, such as `3-5, 9`."""
         return ", ".join(map(_format_line_range, self.lines))
 
 
@@ -170,7 +170,7 @@ class FileTurnHistory(NamedTuple):
     problems: dict[str, str]
 
     def format_requested_line_range(self) -> str:
-        """Return the requested lines, such as `3` or `3-5`; "" if no lines were requested."""
+        """Return the numbers of the requested lines, such as `3` or `3-5`; "" if no lines were requested."""
         return _format_line_range(self.lines) if self.lines else ""
 
     def as_json(self) -> dict[str, Any]:
@@ -269,8 +269,8 @@ def list_files_used_by_call_or_turn(
 ) -> list[FileUsedByCall]:
     """Return the existing files that a call or a whole turn read or changed.
 
-    Changed files come first. `line` is the number that a line had right after the change; 0 means
-    the first changed line. In each result, `line` is the current number of that line.
+    Changed files come first. The argument `line` is the number that a line had right after the change
+    (0: the first changed line). The field `line` of a result is the current number of that line.
     """
     activity = map_turns_to_actions_and_commands(workspace, conversation).get(ref.turn or 0)
     actions = [one for one in activity.files if ref.call in (None, one.call)] if activity else []
@@ -720,8 +720,8 @@ class _ConversationsNamingFileFilter:
     def may_conversation_contain_name(self, info: ConversationInfo) -> bool:
         """Return whether a conversation may contain one of the names.
 
-        The result is also True if the conversation's file cannot be searched or is cut off, because
-        the part that was not searched could contain a name.
+        The result is also True if the conversation's file cannot be searched, or if its end seems to
+        be missing, because the rest of the conversation could contain a name.
         """
         from kbtui.file_reading_and_writing import iterate_regular_file_blocks
 
@@ -746,7 +746,7 @@ class _ConversationsNamingFileFilter:
 
 
 class _LineWriterFinder:
-    """Finds the edits, made by turns to one file, that wrote given lines."""
+    """Finds out which of the edits that turns made to one file wrote given lines."""
 
     def __init__(self, turns: list[TurnTouchingFile]) -> None:
         self._turns = turns
@@ -882,7 +882,10 @@ def _map_lines_to_origin_commits(
 def _group_lines_not_written_by_turns(
     indices: list[int], origins: dict[int, LineOrigin]
 ) -> list[LinesNotWrittenByTurns]:
-    """Group lines that no turn wrote into ranges from the same commit. `indices` are zero-based and ascending."""
+    """Group the lines with these indices, which no turn wrote: each range comes from a single commit.
+
+    The indices are zero-based and in ascending order.
+    """
     found: list[LinesNotWrittenByTurns] = []
     for index in indices:
         origin = origins.get(index)

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 SILENT_SECONDS = 10.0
-"""The time in seconds for which this process does not reconnect to an engine that failed to answer."""
+"""After an engine has failed to answer, this process does not connect to it again for this many seconds."""
 STEP_SECONDS = 0.02
 """The interval in seconds at which a waiting call checks whether it was cancelled."""
 
 FIRST_INDEX_SECONDS = 60.0
-"""The number of seconds that a call waits by default for the first index."""
+"""By default, a call waits at most this many seconds for the first index."""
 PATIENCE_SECONDS = 60.0
-"""The time in seconds, counted from the start of building a temporary index, after which calls stop waiting for it."""
+"""Calls wait for a temporary index at most until this many seconds after the start of its construction."""
 
 
 def make_engine_unavailable_notice_values(error: EngineUnavailableError) -> NoticeValues:

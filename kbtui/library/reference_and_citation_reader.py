@@ -487,7 +487,7 @@ def _read_subject_title(subject: Subject) -> str:
 
 
 def _get_target_entry_id(target: str) -> str:
-    """Return the entry id of a citation's target, which is written `topic/slug` or `jp-c…`."""
+    """Return the entry id of a citation's `target`, a string such as `topic/slug` or `jp-c…`."""
     from kbtui.index.entry_and_chunk_data_types import make_subject_id
 
     topic, slash, slug = target.partition("/")

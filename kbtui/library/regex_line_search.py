@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 PATTERN_SEARCH_SECONDS = 10
-"""The time in seconds after which a search for a regular expression stops."""
+"""A search for a regular expression stops after this many seconds."""
 ENTRY_FILTERS = ("topic", "in", "type", "title", "agent", "label", "is", "project")
 """The filters that select whole entries. Other filters select passages, so a search for lines cannot use them."""
 MAX_LINES_OF_ENTRY = 50
-"""The maximum number of hits in one subject or conversation."""
+"""One subject or conversation has at most this many hits."""
 
 
 def search_lines_by_pattern(

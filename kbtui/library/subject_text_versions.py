@@ -80,7 +80,7 @@ class SubjectVersion(NamedTuple):
 
     @property
     def comparable_text(self) -> str:
-        """The text with LF line ends, without byte order marks, and without white space around it."""
+        """The text with LF line endings, and without byte order marks or leading and trailing white space."""
         return normalize_text(self.text)
 
 
@@ -242,10 +242,10 @@ class _SubjectVersionCollector:
     ) -> int | None:
         """Return the index of the version that a turn was given; None if no version matches.
 
-        The version that the subject had just before the turn is preferred. If that version does not
-        match, the committed versions are compared. All versions are compared if the turn has no
-        time, or was given only part of a text. If several versions match, the newest one that is
-        not newer than the turn is chosen.
+        The version that the subject had just before the turn is tried first, then the committed
+        versions. If the turn has no time, or was given only part of a text, all other versions are
+        tried, too. If several versions match, the newest one that is not newer than the turn is
+        chosen.
         """
         stored = given.make_hash_and_text_for_catalog()
         if self._latest is not None and self._does_version_match_given_text(
@@ -457,9 +457,9 @@ def _list_citations_of_subject_with_given_texts(
 
 
 def _add_text_read_by_call_to_citation(cite: Citation, conversation: Conversation) -> Citation:
-    """Return a citation with the text that its call read from a file, or unchanged if there is no such text.
+    """Return a citation with the text that its call read from a file that was a subject at that time.
 
-    The file was a subject when the call read it.
+    Returns the citation unchanged if there is no such text.
     """
     turn = conversation.find_turn(cite.turn)
     for event in turn.events if turn and cite.call is not None else ():

@@ -78,9 +78,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPAIR_SECONDS = 60.0
-"""The maximum time in seconds that a call waits for the engine to rebuild a damaged index."""
+"""A call waits at most this many seconds for the engine to rebuild a damaged index."""
 UPDATE_SECONDS = 10.0
-"""The maximum time in seconds that a call waits for the index to catch up with the files."""
+"""A call waits at most this many seconds for the index to catch up with the files."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
@@ -270,7 +270,7 @@ class Library(ReferenceAndCitationReader):
         return query(self.open_index_reader())
 
     def _request_index_repair(self, found: str) -> None:
-        """Have the engine rebuild an index with the damage `found`. Raises `IndexUnavailable` on failure."""
+        """Have the engine rebuild the damaged index; `found` describes the damage. Raises `IndexUnavailable` on failure."""
         reason = "it is a temporary index of this process"
         if not self.is_index_private:
             try:
@@ -485,7 +485,7 @@ class Library(ReferenceAndCitationReader):
             log.log_opened_hit(opened)
 
     def cites(self, ref: str | Ref) -> Citations:
-        """Find the turns that cite the target of `ref`. For a conversation or turn, also find its own citations.
+        """Find the turns that cite the target of `ref`. For a conversation or turn, also find the citations that it makes.
 
         `ref` can also be the path of a file, relative to the workspace or to the current directory.
 
@@ -567,7 +567,7 @@ class Library(ReferenceAndCitationReader):
         )
 
     def _parse_replacement_reference_of_mark(self, text: str) -> Ref:
-        """Parse the reference that replaces a marked turn, and check that its target exists.
+        """Parse the reference to the replacement of a marked turn, and check that the replacement exists.
 
         Raises `UsageError` or `NothingFound`.
         """

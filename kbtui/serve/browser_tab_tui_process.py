@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aiohttp.web import WebSocketResponse
 
 QUIT_SECONDS = 5.0
-"""The time in seconds for the TUI to quit before its process is terminated."""
+"""If the TUI has not quit after this many seconds, its process is terminated."""
 FIRST_PAINT_BYTES = 400
 """The first output with at least this many bytes is the first paint of the screen.
 
@@ -131,7 +131,7 @@ class BrowserTabTuiProcess(AppService):
 
 
 def limit_terminal_size(width: Any, height: Any) -> tuple[int, int]:
-    """Convert the size that a browser requests to columns and rows within the limits."""
+    """Return the columns and rows for a terminal size that a browser requests, reduced or raised to the limits."""
     return _parse_and_clamp_number(width, 80, 20, 500), _parse_and_clamp_number(height, 24, 5, 300)
 
 

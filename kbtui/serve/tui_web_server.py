@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 MAX_SESSIONS = 8
-"""The maximum number of tabs that are open at the same time. Each tab has its own process."""
+"""At most this many tabs can be open at the same time, because each tab has its own process."""
 MAX_MESSAGE_BYTES = 1 << 20
 """The maximum size in bytes of a message from a page. The largest messages are pasted texts."""
 STATIC_DIRECTORY = Path(__file__).parent / "static"

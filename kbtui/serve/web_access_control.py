@@ -31,7 +31,7 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Headers of every response.
+"""The headers that the server adds to every response.
 
 They prevent the page from loading anything from other sites, and from being shown in a frame.
 Inline styles are allowed, because the terminal in the page creates some.
