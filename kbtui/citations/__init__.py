@@ -1,1 +1,1 @@
-"""Which turn used which subject, conversation or file."""
+"""Finds out which turns used which subjects, conversations and files."""

@@ -217,7 +217,7 @@ def _format_citation_target(citation: Citation) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Return `text` on one line, with Markdown's special characters escaped and escape sequences removed."""
+    """Return `text` on one line, without terminal escape sequences, and with Markdown's special characters escaped."""
     return _MARKDOWN_CHARACTERS.sub(r"\\\1", sanitize_to_one_line(text, "strip"))
 
 

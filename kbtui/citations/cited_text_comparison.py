@@ -1,9 +1,9 @@
-"""Compares the text of a subject that a tool call returned with the subject's current text.
+"""Compares the text that a tool call once returned from a subject with the subject's current text.
 
-The returned text is taken from the stored result of the call, so the state does not depend on how the index
-splits subjects into passages. The comparison ignores what `learn` and file tools add around a text
-(tags, code fences, line numbers, notes), and also line ends, byte order marks and white space
-around the text.
+The returned text is taken from the stored result of the call, so the comparison does not depend on
+how the index splits subjects into passages. The comparison ignores what `learn` and file tools add
+around a text: tags, code fences, line numbers and notes. It also ignores the kind of line endings,
+byte order marks, and white space around the text.
 """
 
 from __future__ import annotations
@@ -193,7 +193,8 @@ def derive_citation_state_from_texts(
 ) -> CitationStateAndReason:
     """Derive a citation's state by comparing the text that the turn was given with the current text.
 
-    `stored` is the text that the turn was given, as returned by `GivenSubjectText.make_hash_and_text_for_catalog`.
+    `stored` is the text that the turn was given, in the form in which the catalog stores it; see
+    `GivenSubjectText.make_hash_and_text_for_catalog`.
     """
     digest, given = stored[:DIGEST_LENGTH], stored[DIGEST_LENGTH:]
     # What looks like a note may be part of the subject, and what looks like a part may be all of

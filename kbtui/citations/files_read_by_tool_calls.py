@@ -49,7 +49,7 @@ _COMMAND_ARGUMENTS = ("command", "cmd", "script")
 DIRECTORY_ARGUMENTS = ("workdir", "working_directory", "cwd", "directory", "dir_path")
 _READING_COMMANDS = re.compile(r"\b(?:bat|cat|head|less|more|nl|sed|tail)\b")
 _COMMAND_CHARACTERS_MAX = 10_000
-"""The maximum number of characters of a script that is searched for the files that it reads."""
+"""If a script has more than this many characters, it is not searched for the files that it reads."""
 _OPTIONS_WITH_VALUE = frozenset({"-n", "-c", "--lines", "--bytes", "-r", "--line-range", "-l"})
 _PRINTED_LINES = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*;?")
 """Matches a script for `sed -n` that only prints lines by their numbers, such as `1,200p`."""
@@ -105,7 +105,7 @@ def list_files_read_by_call(call: ConversationEvent) -> list[PathReadByCall]:
 
 
 def find_path_of_file_returned_by_call(call: ConversationEvent) -> str | None:
-    """Return the path of the only file that a call returned, or None if it returned anything else."""
+    """If a call returned one file and nothing else, return the path of the file, else None."""
     if call.name in SHELL_TOOLS:
         if find_command_that_only_prints_file(call) is None:
             return None
@@ -276,8 +276,7 @@ _NUMBERED_LINES = (
 _START_NOTE = re.compile(r"\.\.\. \(starting from line #\d+\) \.\.\.(?:\n|\Z)")
 """Matches the line that JP puts above a part of a file."""
 _MAX_NUMBERED_LINES = 2_000
-"""The maximum number of lines of a file that the tools of Claude Code, Codex, Gemini CLI and opencode return.
-"""
+"""The tools of Claude Code, Codex, Gemini CLI and opencode return at most this many lines of a file."""
 _OPENCODE_RESULT = re.compile(
     r"(?:<path>[^\n]*</path>\n<type>file</type>\n<content>|<file>)\n+(?P<lines>.*?)\n*"
     r"\n\((?P<end>End of file|File has more lines|Showing lines|Output capped|Output truncated)[^\n]*\)"

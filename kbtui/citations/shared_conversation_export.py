@@ -272,7 +272,7 @@ _PART_LABELS = {"citation": "a citation", "mark": "a mark", "facts": "title and 
 
 
 def get_given_or_quoted_text(citation: Citation) -> str:
-    """Return the text of a subject that the call returned, or the beginning of a cited passage.
+    """Return the text of the subject that the call gave to the turn, or else the beginning of the cited passage.
 
     Returns "" if neither is known.
     """

@@ -123,7 +123,7 @@ class Citations(NamedTuple):
 
 
 def group_outdated_citations_by_turn(citations: Iterable[Citation]) -> dict[int, list[Citation]]:
-    """Map the number of each outdated turn to its outdated citations, one for each subject."""
+    """Map the number of each turn with outdated citations to these citations, one for each subject."""
     found: dict[int, dict[str, Citation]] = {}
     for cite in citations:
         if cite.state in ("changed", "gone"):
@@ -254,14 +254,14 @@ _TOOL_OF_ANY_SERVER = re.compile(rf"(?:mcp__)?[^_].*?__(?P<tool>{_KBTUI_TOOLS})"
 """Matches a tool name such as `mcp__notes__learn`: the name of a kbtui tool, offered by any MCP server."""
 _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
-"""The number of characters at the beginning of a result in which the JSON of an MCP server can start."""
+"""If a result contains the JSON of an MCP server, the JSON starts within this many characters."""
 QUOTE_CHARACTERS = 600
-"""The maximum number of characters of a passage that a citation quotes."""
+"""A citation quotes at most this many characters of a passage."""
 
 SEARCH_RESULT_HEADER = re.compile(
     r"^\[entry (\S+) · chunk (\S+) · score (-?\d+(?:\.\d+)?)\][ \t]*(.*?)\r?$", re.MULTILINE
 )
-"""Matches the first line of a hit in an answer of `knowledge_search`.
+"""Matches the first line of a hit in an answer from `knowledge_search`.
 
 The groups are the ids of the entry and the chunk, the score and the title.
 """
@@ -330,7 +330,7 @@ def list_subjects_given_by_event(
 
     added = get_conversation_format(conversation.info).list_files_added_to_chat(event)
     found = _find_targets_of_event(conversation, event, added, targets)
-    # The target of a hit is a passage only if its subject no longer exists.
+    # The target of a hit is the subject or, if the subject no longer exists, the passage.
     return list(dict.fromkeys(one.target for one in found if one.kind == "subject"))
 
 
@@ -482,7 +482,7 @@ def _find_learned_texts(
             found = map(find_subject_text_given_by_call, candidates)
             yield from ((slug, given) for slug, given in found if matches(slug))
         elif not shown or pattern in shown:
-            # Among several patterns, one that matched nothing has no block in the result.
+            # If there are several patterns, a pattern that matched nothing has no block in the result.
             yield find_subject_text_given_by_call(pattern)
 
 
@@ -509,7 +509,7 @@ def _split_tagged_subjects(result: str) -> dict[str, str]:
 def _find_targets_in_search_answer(
     result: str, targets: CitationTargetLookup
 ) -> Iterator[_CitationTargetFields]:
-    """Yield the targets of the hits in an answer of `knowledge_search`. Each hit begins with a header."""
+    """Yield the targets of the hits in an answer from `knowledge_search`. Each hit begins with a header."""
     headers = list(SEARCH_RESULT_HEADER.finditer(result))
     for number, header in enumerate(headers):
         entry, chunk, score, title = header.groups()
@@ -571,7 +571,7 @@ def _find_cited_conversation(
 def _find_conversations_in_grep_answer(
     result: str, targets: CitationTargetLookup
 ) -> Iterator[_CitationTargetFields]:
-    """Yield the conversations with a match in `result`, an answer of `conversation_grep`."""
+    """Yield the conversations with a match in `result`, an answer from `conversation_grep`."""
     if result.lstrip().startswith("{"):
         try:
             hits = json.loads(result)["hits"]

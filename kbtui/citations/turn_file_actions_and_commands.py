@@ -72,7 +72,7 @@ class FileEdit(NamedTuple):
 
 
 MAX_COMPARED_PLACES = 200
-"""The maximum number of offsets that `list_substring_offsets` returns."""
+"""`list_substring_offsets` returns at most this many offsets."""
 
 
 def apply_edit_to_text(text: str, edit: FileEdit) -> str | None:
@@ -102,14 +102,14 @@ def list_substring_offsets(text: str, part: str) -> list[int]:
 class TurnFileAction(NamedTuple):
     """What one event did to one file: read, change, create, move or delete it.
 
-    - `path` is the path that the function `shorten_path`, an argument of `list_file_actions`,
-      returns. After a move, it is the new path, and `old_path` is the earlier path.
+    - `path` is shortened for display by the function `shorten_path`, which is an argument of
+      `list_file_actions`. After a move, `path` is the new path, and `old_path` is the earlier one.
     - `call` is the number of the tool call in its turn. It is None for agents that change files
       without calls. `event` is the index of the event in the conversation's file.
     - `edits` are the changes in order; empty if the call does not contain them.
     - `hunks` are the same changes as a diff, for display.
     - `time` is when the call ended or, for agents that do not store this time, when the turn started.
-    - `directory` is the directory from which a relative `path` begins, until the path is resolved.
+    - `directory` is the directory that a relative `path` starts from. It is set until `path` is resolved.
     """
 
     kind: FileActionKind
@@ -223,7 +223,7 @@ _NOTHING_CHANGED = re.compile(
 _CREATED = re.compile(r"\bcreated?\b", re.IGNORECASE)
 _OVERWRITTEN = re.compile(r"\b(?:updated|overwr\w+|modified)\b", re.IGNORECASE)
 _RESULT_BEGINNING = 300
-"""The number of characters at the beginning of a result that can say that a file was created or overwritten."""
+"""At the beginning of a result, this many characters are searched for words such as "created" or "updated"."""
 
 
 def collect_turn_actions_and_commands(

@@ -25,8 +25,8 @@ CommandPurpose = Literal["resume", "fork", "attach"]
 * `fork`: continue a copy of a conversation.
 * `attach`: start a new conversation to which turns of the old one are attached.
 """
-# An id that begins with `-` would be read as an option. Agents' own ids contain only these
-# characters. A file whose name contains others is not a session.
+# Agents' own ids contain only these characters; a file whose name contains others is not a session.
+# An id must not begin with `-`, because the command would read it as an option.
 _SAFE_ID = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.:-]*")
 
 
@@ -36,8 +36,8 @@ _PURPOSES: tuple[CommandPurpose, ...] = get_args(CommandPurpose)
 class AgentCommandForConversation(NamedTuple):
     """An agent's command for one conversation, and the directory in which it must run.
 
-    `directory` is an absolute path. `last_turn` is the last turn of a copied conversation; None
-    means that the copy has all turns.
+    `directory` is an absolute path. `last_turn` is the last turn that a copy of the
+    conversation contains; None means that the copy contains all turns.
     """
 
     purpose: CommandPurpose
@@ -52,7 +52,7 @@ class AgentCommandForConversation(NamedTuple):
 
     @property
     def shell_command(self) -> str:
-        """The command as one line for a POSIX shell. The line first changes the directory."""
+        """The command as one line for a POSIX shell. The line first changes to the command's directory."""
         return f"cd {shlex.quote(self.directory)} && {shlex.join(self.words)}"
 
 
@@ -62,8 +62,8 @@ def list_agent_commands_for_conversation(
     """Return the commands that continue, copy or attach a conversation, in this order.
 
     `turn` is the last turn to copy, or the turn to attach; None means the whole conversation. The
-    list is empty if the conversation exists only in kbtui's archive. Unsafe commands are left out,
-    because an agent's files can contain anything.
+    list is empty if the conversation exists only in kbtui's archive. Commands
+    with an unsafe id or path are left out: an agent's files can contain anything.
     """
     commands = (
         _make_possibly_unsafe_agent_command(workspace, info, turn, purpose) for purpose in _PURPOSES

@@ -62,9 +62,9 @@ Presence = Literal["projected", "user_local", "external"]
 TIME_SORTS = ("activity", "created", "updated")
 """The times by which conversations can be sorted; see `ConversationInfo.get_sort_time`."""
 MAX_NAMED_PROBLEMS = 10
-"""The maximum number of event problems that `Conversation.describe_problems` lists. It counts the others."""
+"""`Conversation.describe_problems` lists at most this many event problems, and only counts the others."""
 MAX_NAMED_KINDS = 5
-"""The maximum number of unknown kinds that `Conversation.describe_unknown_events` lists. It counts the others."""
+"""`Conversation.describe_unknown_events` lists at most this many unknown kinds, and only counts the others."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class ConversationInfo:
         return self.last_event_at or self.created_at
 
     def get_sort_time(self, sort: str) -> datetime:
-        """Return the time that the sort order `sort` uses.
+        """Return the time by which the order `sort` sorts this conversation.
 
         `sort` is one of `TIME_SORTS`.
         """
@@ -163,7 +163,7 @@ ContentState = Literal["elsewhere", "missing", "damaged", "too-large", "encrypte
 * `elsewhere`: it is stored outside the workspace.
 * `missing`: its file does not exist.
 * `damaged`: its file cannot be read, or has a wrong checksum.
-* `too-large`: it is larger than kbtui reads.
+* `too-large`: it is too large for kbtui to read.
 * `encrypted`: it is encrypted.
 """
 
@@ -321,7 +321,7 @@ def get_subagent_id_of_result(event: ConversationEvent, conversation: str) -> st
 
 
 class TokenUsage(NamedTuple):
-    """The numbers of tokens that a conversation or a turn used; None stands for an unknown number.
+    """The token counts of a conversation or a turn; None stands for an unknown count.
 
     `input_tokens` excludes tokens that were read from or written to the provider's cache.
     `is_estimate` says whether the agent only estimated the numbers.
@@ -583,7 +583,10 @@ def make_event_json(event: ConversationEvent, conversation: str) -> Conversation
 
 
 def _make_block_json(block: ContentBlock) -> dict[str, Any]:
-    """Return a block of an event's content as JSON, without its text: the event's key `content` contains it."""
+    """Return a block of an event's content as JSON.
+
+    The text of the block is left out, because the event's key `content` contains it.
+    """
     shape = {
         "kind": block.kind,
         "name": block.name,

@@ -26,7 +26,7 @@ class ConversationEventKindDefinition(NamedTuple):
     include: str | None
     """The value of the tool argument `include` that selects events of this kind.
 
-    None means that only a call that includes all kinds returns events of this kind.
+    If it is None, events of this kind are returned only to a call that includes all kinds.
     """
     label: str
     """The heading of events of this kind."""

@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 
 LINE_LENGTH = 400
-"""The maximum number of characters of a line in the results.
-
-A longer line is cut to the text around its match.
-"""
+"""In the results, a line with more than this many characters is cut to the text around its match."""
 
 
 def make_grep_pattern(
@@ -110,11 +107,11 @@ class LiteralGrepPattern:
 
 
 _NEEDS_SINGLE_LINES = r"\\[AzQE]|\(\?[a-zA-Z]*-?[a-zA-Z]*m"
-"""Matches regular expressions that can match differently in a whole text than in a single line."""
+"""Matches a regular expression that can have other matches in a whole text than in its single lines."""
 
 
 PIECE_BYTES = 16 * 1024
-"""The approximate size of the pieces, in whole lines, in which a text is searched for a regular expression."""
+"""A text is searched for a regular expression in pieces of whole lines, each of about this size."""
 
 
 class RegexGrepPattern:
@@ -369,7 +366,7 @@ def _is_event_searched(event: ConversationEvent, scopes: frozenset[str]) -> bool
     The event's role must be in `scopes`, and the event must not be a JSON answer.
     """
     kind = conversation_event_kinds.EVENT_KINDS[event.kind]
-    # JP does not search answers to questions. kbtui searches only those in free text.
+    # JP does not search the answers to questions. kbtui searches the answers that are free text.
     is_json_answer = kind.is_response and event.data is not None and type(event.data) is not str
     return kind.role in scopes and not is_json_answer
 

@@ -136,7 +136,7 @@ def _check_format_of_other_package(
 
 
 unusable_formats: dict[str, str] = {}
-"""Maps the name of each entry point whose format could not be loaded to the reason."""
+"""If the format of an entry point could not be loaded, maps the name of the entry point to the reason."""
 
 
 def list_enabled_conversation_formats() -> list[ConversationFormat]:
@@ -212,7 +212,7 @@ def find_conversation(
 
 
 def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
-    """Return a reference with a shortened conversation id replaced by the whole id.
+    """Replace a shortened conversation id in a reference by the whole id, and return the reference.
 
     In the id of a subagent, both the part before `~` and the part after it can be shortened. If no
     conversation matches, the reference is returned unchanged. Raises `UsageError` if several
@@ -320,7 +320,10 @@ def find_agent_names_with_prefixes(beginnings: Iterable[str]) -> set[str]:
 
 
 def suggest_known_agent(mistyped: str) -> str:
-    """Return a hint that suggests the agent whose name is similar to `mistyped`, if any, and lists all agents."""
+    """Return a hint that lists all agents.
+
+    If the name of an agent is similar to `mistyped`, the hint first suggests this agent.
+    """
     from difflib import get_close_matches
 
     known = list_agent_names()
@@ -368,7 +371,8 @@ def _find_similar_conversation_id(typed: str, ids: Iterable[str]) -> str | None:
         "",
     )
     own = typed.removeprefix(prefix)
-    # JP's ids are times, so a similar id is only a conversation of about the same time.
+    # JP's ids are times: a similar id only belongs to a conversation of about the same time, which
+    # need not be the one that the user means.
     if len(own) < SHORT_ID_CHARACTERS or typed.startswith(JP_ID_PREFIX):
         return None
     same = (one for one in ids if one.startswith(prefix))
@@ -428,8 +432,8 @@ def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[Convers
     found: dict[str, ConversationInfo] = {}
     unexplored = [info.id]
     while unexplored:
-        # Remove the list, so that damaged files that name each other as parents cause no endless
-        # loop.
+        # Remove the list: otherwise, damaged files that name each other as parents would cause an
+        # endless loop.
         for one in by_parent.pop(unexplored.pop(), []):
             found[one.id] = one.read_conversation_info()
             unexplored.append(one.id)
@@ -561,7 +565,7 @@ AGENT_OFF_TEXTS: dict[AgentOffReason, str] = {
 
 
 class AgentDirectoriesAndConversationCounts(NamedTuple):
-    """An overview of an agent: its directories, its conversations, and whether kbtui reads them.
+    """An agent's directories, the counts of its conversations, and whether kbtui reads them.
 
     * `sessions` counts the conversations in this workspace, without those of subagents.
     * `subagents` counts the conversations of subagents in this workspace.
@@ -583,7 +587,7 @@ class AgentDirectoriesAndConversationCounts(NamedTuple):
     off: AgentOffReason | None
 
     def as_json(self) -> dict[str, str | int | list[str] | None]:
-        """Return the overview as a JSON object with the documented keys."""
+        """Return all fields as a JSON object with the documented keys."""
         return {**self._asdict(), "directories": list(map(str, self.directories))}
 
     def describe_conversation_counts(self) -> str:
@@ -609,7 +613,7 @@ class AgentDirectoriesAndConversationCounts(NamedTuple):
 def list_agent_directories_and_conversation_counts(
     workspace: Workspace,
 ) -> list[AgentDirectoriesAndConversationCounts]:
-    """Return an overview of each agent that has conversations.
+    """Return the directories and conversation counts of each agent that has conversations.
 
     Agents listed in the setting `agents` are included even if they have no conversations.
     """

@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 
 WHOLE_BYTES_MAX = 8 << 20
-"""The maximum size in bytes of a conversation that is loaded as a whole.
-
-A larger conversation is loaded in parts of this size, if its format supports this.
-"""
+"""A conversation with more than this many bytes is loaded in parts of this size, if its format supports this."""
 
 
 @dataclass
@@ -183,7 +180,7 @@ def _add_conversation_part_to_statistics(
 
 
 TOKENS_PER_PRICE = 1_000_000
-"""The number of tokens that a price in the settings pays for."""
+"""A price in the settings is the price of this many tokens."""
 
 
 class ModelPrice(NamedTuple):
@@ -195,7 +192,7 @@ class ModelPrice(NamedTuple):
     cache_write: float
 
     def compute_cost(self, usage: TokenUsage) -> float | None:
-        """Return the cost of tokens; None if only their total number is known."""
+        """Return the cost of the tokens; None if the count of input or output tokens is unknown."""
         if usage.input_tokens is None or usage.output_tokens is None:
             return None
         cost = (

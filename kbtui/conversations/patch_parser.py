@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 CONTEXT_LINES = 3
-"""The number of unchanged lines before and after the changes in a hunk that kbtui makes."""
+"""If kbtui makes a hunk, the hunk has at most this many unchanged lines before and after its changes."""
 MAX_COMPARED_LINES = 20_000
 """Two texts are compared only if they have at most this many lines together.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 REMEMBERED_WORKTREES = 500
-"""The maximum number of worktrees that are remembered for a workspace. The most recent ones are kept."""
+"""At most this many worktrees are remembered for a workspace: the most recent ones."""
 _WORKTREES_FILE = "worktrees.json"
 
 
@@ -198,10 +198,7 @@ def _find_common_git_directory(top: str) -> str | None:
 
 
 MAX_CLONES_FOLLOWED = 5
-"""The maximum number of steps from a clone to its original.
-
-Each step goes to the repository that was cloned.
-"""
+"""If a repository was cloned from another clone, at most this many originals are looked up in turn."""
 
 
 class ProjectIdentity(NamedTuple):

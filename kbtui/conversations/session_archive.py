@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 _SUFFIXES = (".jsonl", ".json")
 _MAX_RECORD_BYTES = 1 << 20
 _MAX_RECORD_NAME = 200
-"""The maximum number of characters in the file name of an imported record.
+"""The file name of an imported record can have at most this many characters.
 
-A record is first written to a temporary file. Its name is longer, and file systems allow only 255
-bytes.
+The record is first written to a temporary file, whose name is longer, and file systems allow names
+of at most 255 bytes.
 """
 _REMOVALS_FILE = "removed.json"
 KeepOutcome = Literal["kept", "replaced", "unchanged", "shrunk"]
@@ -176,7 +176,7 @@ def find_kept_session(conversation_id: str) -> KeptSession | None:
 def find_conversations_only_in_archive(
     workspace: Workspace, agent: str, found: set[str], only: str | None = None
 ) -> Iterator[StoredSession]:
-    """Yield an agent's conversations in a workspace that only the archive still has.
+    """Yield those of an agent's conversations in a workspace that exist only in the archive.
 
     `found` contains the ids of the conversations in the agent's own files. If `only` is given, only
     the conversation with this id is yielded.
@@ -300,7 +300,7 @@ def delete_kept_sessions(ids: list[str]) -> int:
 
 
 def read_times_of_removal_from_session_archive() -> dict[str, float]:
-    """Map the id of each session removed from the archive to the Unix time of its removal.
+    """For each session that was removed from the archive, map its id to the Unix time of the removal.
 
     If the file with these times is damaged, the result is empty, and an import may restore removed
     sessions.
@@ -318,7 +318,7 @@ def get_session_removals_file() -> Path:
 
 
 def _record_removal_of_sessions_from_archive(ids: list[str]) -> None:
-    """Record the current time as the removal time of conversations. Raises `WorkspaceError`."""
+    """Record the current time as the time when these sessions were removed from the archive. Raises `WorkspaceError`."""
     now = datetime.now(UTC).timestamp()
     times = read_times_of_removal_from_session_archive()
     for one in ids:
@@ -528,7 +528,7 @@ def _make_session_record_path(conversation_id: str) -> Path:
 
 
 _records: dict[str, tuple[FileState, KeptSession]] = {}
-"""Maps the path of each record to the state of the file, and to its content."""
+"""Maps the path of each record to the state that the file had when it was read, and to the record."""
 
 
 def _read_session_record(path: str) -> KeptSession | DamagedArchiveFile | None:

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     class MarkFactsJson(TypedDict):
         """A mark in the JSON of search hits and turns.
 
-        * `label` is the mark on one line. If the mark is on a call, the label begins with the
-          call's number.
-        * `text_changed` is present, and true, if the marked text was edited after it was marked.
-        * `superseded_by` is the current reference of the text that applies instead.
+          * `label` is a one-line description of the mark. If the mark is on a call, the label begins with
+        the call's number.
+          * `text_changed` is present, and true, if the marked text was edited after it was marked.
+          * `superseded_by` is the current reference of the text that applies instead.
         """
 
         id: str
@@ -52,16 +52,13 @@ TargetProblem = Literal["", "changed", "gone"]
 MARK_STATES: tuple[MarkState, ...] = get_args(MarkState)
 MARK_SIGNS: dict[MarkState, str] = {"decided": "✓", "rejected": "✗", "superseded": "↷"}
 MAX_PASSAGE_CHARACTERS, MAX_NOTE_CHARACTERS = 10_000, 2_000
-"""The maximum numbers of characters of a passage and of a note."""
+"""The maximum lengths, in characters, of a passage and of a note."""
 MAX_LISTED_CHARACTERS = 200
-"""The maximum number of characters of each label in a list of marks."""
+"""In a list of marks, each label is cut to this many columns of the terminal."""
 MAX_SHORT_CHARACTERS = 400
-"""The maximum number of characters of each of a mark's texts in answers to assistants."""
+"""In answers to assistants, each text of a mark is cut to this many characters."""
 _MAX_KEPT_CHARACTERS = 500
-"""The maximum number of characters of the marked text that a mark stores.
-
-They are shown if the text cannot be found.
-"""
+"""A mark stores at most this many characters of the marked text, to show them if the text cannot be found."""
 _TIMES = ("created", "changed")
 _EMPHASIS = dict.fromkeys(map(ord, "*_`"))
 _ID_CHARACTERS = 10
@@ -78,8 +75,9 @@ class MarkedEventIdentity(NamedTuple):
       that contains the passage may match.
     * `event_id` is the event's id. Only versions of JP that implement RFD 097 write such ids.
     * `timestamp` is the event's time in ISO 8601.
-    * `history` is a hash of the opening events of all turns up to and including the event's turn. It
-      distinguishes equal events that have neither id nor time.
+    * `history` is a hash of all turns up to and including the event's turn, as
+      `_hash_turns_cumulatively` returns it. It distinguishes equal events that have neither id nor
+      time.
     """
 
     digest: str
@@ -283,7 +281,7 @@ class PlacedMark(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The mark on one line: the state, the passage, the reference and the note.
+        """A one-line description of the mark: its state, its passage, the superseding reference and its note.
 
         The line is safe for a terminal.
         """
@@ -298,9 +296,9 @@ class PlacedMark(NamedTuple):
 
     @property
     def label_in_turn(self) -> str:
-        """The mark on one line, as it is shown together with its turn.
+        """A one-line description of the mark, as shown next to its turn.
 
-        If the mark is on a call, the line begins with the call's number.
+        If a call is marked, the line begins with the call's number.
         """
         call = self.place.call if self.place else self.mark.call
         return f"call {call} {self.label}" if call and self.mark.passage is None else self.label
@@ -352,7 +350,7 @@ class ConversationMarks(NamedTuple):
     notice: Notice | None = None
 
     def get_mark_labels_of_turn(self, turn: int) -> list[str]:
-        """Return the marks on a turn, each as one line.
+        """Return a one-line description of each mark on a turn.
 
         The lines are safe for a terminal.
         """
@@ -483,9 +481,9 @@ def map_bookmarks_to_current_places(
 def map_marks_to_current_places_of_superseding_texts(
     conversation: Conversation, marks: Iterable[Mark]
 ) -> dict[str, MarkedTurnOrCall]:
-    """Map the id of each mark to the current place of its target in this conversation.
+    """Map the id of each mark to the current place of its target, the text that applies instead.
 
-    Marks without a target anchor, or with a target that cannot be found, are left out.
+    Marks without a target anchor, or whose target is not found in this conversation, are left out.
     """
     wanted = [
         (

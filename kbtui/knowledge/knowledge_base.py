@@ -327,7 +327,9 @@ class MirroredTopics(NamedTuple):
 
 
 def load_published_topics(workspace: Workspace) -> MirroredTopics | None:
-    """Load the topics of the published library that a workspace subscribes to, from the mirror.
+    """Load the topics of the published library that a workspace subscribes to.
+
+    They are read from the mirror of the library.
 
     Returns None if there is no mirror. Also returns None for a workspace that is itself a mirror,
     because a mirror declares its own topics.
@@ -604,8 +606,8 @@ class KnowledgeBase:
                 root = Path(folder)
             file = f"{folder}/{relative}"
             size = mtime_ns = inode = 0
-            # os.stat is faster than Path.stat, and `try` than `suppress`, which matters for up to 20,000
-            # calls in a row.
+            # `os.stat` is faster than `Path.stat`, and `try` is faster than `suppress`. This matters
+            # because there can be 20,000 calls in a row.
             try:
                 status = os.stat(file)  # noqa: PTH116
                 size, mtime_ns, inode = status.st_size, status.st_mtime_ns, status.st_ino

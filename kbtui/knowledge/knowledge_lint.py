@@ -43,7 +43,7 @@ MIN_WORDS, MAX_WORDS = 20, 20_000
 """Texts with fewer than `MIN_WORDS` words are not compared. Only the first `MAX_WORDS` words count.
 """
 MAX_TEXTS_PER_RUN = 50
-"""If more than `MAX_TEXTS_PER_RUN` texts share a sequence of words, they are not compared because of it."""
+"""A sequence of words that more than this many texts share does not lead to a comparison of these texts."""
 
 _WORD = re.compile(r"\w+")
 

@@ -46,7 +46,7 @@ _NO_MATCH_IN_TOPIC = 'Nothing in topic "{}" matches {}.'
 _NOTES = (_ALREADY_LEARNED, _EVERYTHING_LEARNED, _NO_MATCH, _NO_MATCH_IN_TOPIC, SKIPPED_SUBJECT)
 _NOTE_PATTERNS = [re.escape(note.replace("{}", "\0")).replace("\0", "[^\n]+") for note in _NOTES]
 ANSWER_WITHOUT_TEXT = re.compile(rf"\s*(?:{'|'.join(_NOTE_PATTERNS)})\s*(?:\Z|</subject>)")
-"""Matches an answer of `learn` that contains only a remark, and not the text of a subject.
+"""Matches an answer from `learn` that contains only a remark, and not the text of a subject.
 
 Such a remark also matches between the tags of a subject. If the wording of a remark changes, keep
 the old wording in `_NOTES`, because stored conversations contain it.
@@ -139,7 +139,7 @@ def suggest_similar_topics(name: str, topics: list[str]) -> str:
 
 
 def format_subject_listing(resolved: SubjectSlugsByVisibility, caller: LearnToolCaller) -> str:
-    """Return the answer of `learn` to a call without `subjects`: a list of the topic's subjects."""
+    """Return the answer from `learn` to a call without `subjects`: a list of the topic's subjects."""
     topic = resolved.topic
     blocks = [f"# Topic: {topic.name}"]
     if topic.description and topic.description.strip():
@@ -164,7 +164,7 @@ def answer_learn_call_with_patterns(
     subject: Callable[[str], Subject],
     caller: LearnToolCaller,
 ) -> LearnToolResult:
-    """Return the answer of the tool `learn` to a call with `patterns`.
+    """Return the answer from the tool `learn` to a call with `patterns`.
 
     A pattern is a slug, a glob, or a slug with line numbers, such as `slug:3-12`. The function
     `subject` returns the subject with a given slug.
@@ -255,7 +255,7 @@ def _format_subject_blocks(
 def _parse_pattern_as_slug_or_lines(
     resolved: SubjectSlugsByVisibility, pattern: str
 ) -> SubjectOrLineRange | None:
-    """Return the subject or lines if a pattern is a slug, with or without line numbers, else None.
+    """If a pattern is a slug, with or without line numbers, return the subject or lines that it names, else None.
 
     Raises `UsageError` if the line numbers are invalid.
     """

@@ -334,10 +334,10 @@ def move_subject_to_trash(subject: Subject) -> TrashedSubjectFile | None:
 
 
 def _find_file_in_trash_by_inode(directory: Path, status: os.stat_result) -> Path | None:
-    """Find a file that was moved from `directory` to the trash, by its inode in `status`.
+    """Find a file in the trash by its inode, which `status` contains.
 
-    send2trash does not say where it moved a file, and it may rename the file. A file that is moved
-    within one disk keeps its inode.
+    The file was moved from `directory`. send2trash does not say where it moved a file, and it may
+    rename the file. A file that is moved within one disk keeps its inode.
     """
     from send2trash.plat_other import HOMETRASH, find_mount_point
 
@@ -374,7 +374,7 @@ def restore_trashed_subject_file(trashed: TrashedSubjectFile) -> None:
     except OSError as error:
         message = f"the file cannot be moved back: {error.strerror}"
         raise KbtuiError(message, where=where) from error
-    # On Linux, the trash contains a description of each file.
+    # On Linux, the trash also contains a description of each file, which must go, too.
     info = trashed.trashed.parent.parent / "info" / f"{trashed.trashed.name}.trashinfo"
     with contextlib.suppress(OSError):
         info.unlink()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 MAX_LINKED_DIRECTORIES = 10_000
-"""The maximum number of a topic's directories that are read through links, which could multiply its paths."""
+"""At most this many of a topic's directories are read through links, because links could multiply the paths."""
 BINARY_BYTES = 8192
 """A file counts as binary if its first `BINARY_BYTES` bytes contain a NUL byte."""
 _MEGABYTE = 1024 * 1024
@@ -69,7 +69,7 @@ class TopicDirectoryScan:
         return slug in self.relative_paths
 
     def add_published_files(self, mirror: TopicDirectoryScan) -> None:
-        """Add the mirror's files whose slugs no file in the workspace has."""
+        """Add the files of `mirror`, except those whose slug a file in the workspace already has."""
         for slug, path in mirror.relative_paths.items():
             if slug not in self.relative_paths:
                 self.relative_paths[slug] = path
