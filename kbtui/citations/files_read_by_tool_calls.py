@@ -207,7 +207,7 @@ def _iterate_commands_not_redirected_to_files(
 
 
 def _list_path_arguments(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
-    """Return the paths in the first argument whose name is in `keys`.
+    """Return the paths in one argument: the first of `keys` that `arguments` contains.
 
     The argument is a string or a list of strings. Patterns and options in a list are left out,
     because they are not paths.

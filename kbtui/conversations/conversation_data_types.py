@@ -393,7 +393,7 @@ class Turn:
         return sum(event.kind == "attachment" for event in self.events)
 
     def find_jp_event_id_of_turn_or_call(self, call: int | None = None) -> str | None:
-        """Return the id of this turn in JP's file, or the id of its tool call number `call`.
+        """Return the id of this turn in JP's file or, if `call` is given, the id of the turn's call with this number.
 
         Returns None if the file has no such id.
         """

@@ -145,7 +145,7 @@ def remember_worktrees(workspace: Workspace) -> None:
 def make_content_of_remembered_worktrees_file(
     workspace: Workspace, added: list[list[str]]
 ) -> bytes | None:
-    """Return the content of the file of remembered worktrees after adding the worktrees `added`.
+    """Add the worktrees `added` to the remembered ones, and return the new content of their file.
 
     The result is None if the content would not change, or if a path is not UTF-8 and therefore
     cannot be stored.

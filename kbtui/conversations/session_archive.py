@@ -398,9 +398,9 @@ def plan_session_archive_merge(
 def list_record_file_changes_of_archive_merge(
     merge: ArchiveMergeChanges,
 ) -> list[FileWriteOrRemoval]:
-    """Return the files to write and to remove for a merge.
+    """Return the records that a merge writes or removes, and the file of removal times if it changes.
 
-    The result does not include the copies of sessions. The caller must have locked the archive.
+    The copies of sessions are not included. The caller must have locked the archive.
     """
     contents: dict[Path, bytes | None] = {
         _make_session_record_path(one.id): orjson.dumps(asdict(one)) for one in merge.written

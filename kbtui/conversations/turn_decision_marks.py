@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     class MarkFactsJson(TypedDict):
         """A mark in the JSON of search hits and turns.
 
-          * `label` is a one-line description of the mark. If the mark is on a call, the label begins with
-        the call's number.
-          * `text_changed` is present, and true, if the marked text was edited after it was marked.
-          * `superseded_by` is the current reference of the text that applies instead.
+        * `label` is a one-line description of the mark. If the mark is on a call, the label begins with
+          the call's number.
+        * `text_changed` is present, and true, if the marked text was edited after it was marked.
+        * `superseded_by` is the current reference of the text that applies instead.
         """
 
         id: str

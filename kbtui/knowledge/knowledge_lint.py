@@ -170,7 +170,7 @@ def _list_missing_subjects_in_prose(
 
 
 def _does_slug_exist(knowledge: KnowledgeBase, topic: str, slug: str) -> bool:
-    """Return whether a topic has a subject or a folder with this slug, even a disabled one."""
+    """Return whether a topic has a subject or a folder with this slug. Disabled subjects count, too."""
     slugs = knowledge.get_topic_slugs_by_visibility(topic).scan
     return slug in slugs or any(name.startswith(f"{slug}/") for name in slugs.slugs)
 

@@ -220,9 +220,9 @@ def _format_subject_blocks(
     subject: Callable[[str], Subject],
     caller: LearnToolCaller,
 ) -> tuple[list[str], list[SubjectOrLineRange], int]:
-    """Return the texts of the wanted subjects that fit into an answer, each between tags.
+    """Return as many texts of wanted subjects as fit into an answer, each between tags.
 
-    The result also contains the subjects that do not fit, and the number of unreadable subjects.
+    The result also contains the subjects that do not fit, and the count of unreadable subjects.
     `given` contains the slugs of subjects that the caller already has; a note replaces their texts.
     """
     room = (

@@ -268,7 +268,7 @@ def format_note_replacing_unreadable_subject(error: KbtuiError, slug: str) -> st
 
 
 def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
-    """Return a subject's bytes, and the reason why they cannot be used; None if they can.
+    """Return a subject's bytes, and the reason why they cannot be used, which is None if they can.
 
     If there is such a reason, the bytes are incomplete. Raises `OSError`.
     """

@@ -81,9 +81,9 @@ class SubjectSlugsByVisibility:
 def find_topic_directory_or_problem(
     root: str, topic: Topic
 ) -> tuple[str | None, KnowledgeProblem | None]:
-    """Return the real path of a topic's directory, and the problem if there is one.
+    """Return the real path of a topic's directory and None, or None and the problem of the directory.
 
-    `root` is the workspace's real path. If there is a problem, the path is None.
+    `root` is the workspace's real path.
     """
     hint = None
     try:
