@@ -225,7 +225,7 @@ class AllProjectsVectorSearch:
             self._stores[index.reader.folder] = None
             return []
 
-    def count_missing_vectors_of_index(
+    def count_missing_and_required_vectors_of_index(
         self, index: SearchedIndex, *, hidden: bool
     ) -> tuple[int, int]:
         """Return how many chunks still lack a vector, and how many chunks should have one."""

@@ -595,7 +595,7 @@ class EmbeddingWorker:
         chunk_embedder = self._chunk_embedder
         if chunk_embedder is None:
             return SemanticRanking(ranked)
-        left, total = chunk_embedder.count_missing_vectors(hidden=question.hidden)
+        left, total = chunk_embedder.count_missing_and_required_vectors(hidden=question.hidden)
         if not left:
             return SemanticRanking(ranked)
         chunk_embedder.prefer_entries_of_chunks_for_embedding(question.worded[:PREFERRED_HITS])
@@ -827,11 +827,11 @@ class EmbeddingWorker:
         """
         from kbtui.index.published_vector_table_search import (
             PublishedVectorTableSearcher,
-            find_published_table,
+            find_published_vector_table_of_mirror,
         )
 
         mirror = self._find_existing_library_mirror()
-        table = find_published_table(mirror) if mirror is not None else None
+        table = find_published_vector_table_of_mirror(mirror) if mirror is not None else None
         if table is None or table.model != self._model_key:
             return None
         if self._remote is not None and self._open_folder == folder and self._remote.table == table:

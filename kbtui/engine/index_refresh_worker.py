@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from kbtui.conversations.project_directories import remember_worktrees
 from kbtui.errors import KbtuiError
 from kbtui.index.index_generations import (
+    find_catalog_or_keyword_index_damage,
     find_current_index_generation,
-    find_index_damage,
     is_rust_panic,
 )
 from kbtui.index.indexer import WorkspaceIndexWriter
@@ -303,7 +303,7 @@ class IndexRefreshWorker:
             # A check that a client requested during the delay replaces this one.
             if self._stop.wait(DAMAGE_CHECK_DELAY) or self._checked_at != began:
                 return
-            found = find_index_damage(folder, self._stop)
+            found = find_catalog_or_keyword_index_damage(folder, self._stop)
             if found and folder == self._checked_folder and not self._stop.is_set():
                 self._log(f"{found}; building a new index")
                 self.request_index_refresh(rebuild=True)
@@ -320,7 +320,7 @@ class IndexRefreshWorker:
             self._index is not None and not self._index.are_index_files_in_place()
         ):
             return  # the index is missing; opening it creates a new one
-        found = find_index_damage(folder, self._stop)
+        found = find_catalog_or_keyword_index_damage(folder, self._stop)
         if found:
             self._log(f"{found}; building a new index")
             self.repaired_damage, self._is_rebuild_requested = found, True

@@ -154,11 +154,11 @@ def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
         chunk.number, chunk.id, entry_id, chunk.ordinal, replace_surrogates(chunk.text), first, last,
         chunk.turn, chunk.role, chunk.tool and replace_surrogates(chunk.tool), None if when is None else float(when),
         int(chunk.embed), chunk.vector_hash, chunk.call,
-        _encode_tool_arguments(chunk.args) if chunk.args else None, seq,
+        _encode_tool_arguments_as_json(chunk.args) if chunk.args else None, seq,
     )  # fmt: skip
 
 
-def _encode_tool_arguments(arguments: dict[str, str]) -> str:
+def _encode_tool_arguments_as_json(arguments: dict[str, str]) -> str:
     import orjson  # imported here because a search does not need it
 
     try:
@@ -610,7 +610,7 @@ class CatalogDatabase:
         )
         return {number: (entry_id, turn) for number, entry_id, turn in rows}
 
-    def get_visible_chunk_ids(
+    def map_visible_chunks_to_chunk_and_entry_ids(
         self, numbers: Collection[int], *, hidden: bool, archived: bool
     ) -> dict[int, tuple[str, str]]:
         """Map the number of each visible chunk to its chunk id and entry id; other numbers are left out.

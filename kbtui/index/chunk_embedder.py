@@ -206,7 +206,7 @@ class ChunkEmbedder:
         missing = self._missing.numbers
         return [number for number in numbers if number in missing]
 
-    def count_missing_vectors(self, *, hidden: bool) -> tuple[int, int]:
+    def count_missing_and_required_vectors(self, *, hidden: bool) -> tuple[int, int]:
         """Return how many chunks still lack a vector, and how many need one in total.
 
         Chunks of hidden entries count only if `hidden` is true. Any thread may call this.
@@ -236,7 +236,7 @@ class ChunkEmbedder:
         Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
         changed. `get_or_start_passage_embedder` returns the model. It is called only if the cache lacks
         vectors; its argument says whether many texts are embedded at once. `on_counted` is called
-        before the first chunk is embedded; from then on, `count_missing_vectors` counts all chunks.
+        before the first chunk is embedded; from then on, `count_missing_and_required_vectors` counts all chunks.
         """
         self._get_encoder, self._should_restart = get_or_start_passage_embedder, should_restart
         self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)

@@ -204,7 +204,7 @@ class EmbeddingProcessServer:
             os.cpu_count() or 1, initializer=lower_thread_priority
         )
 
-    def load_model(self) -> None:
+    def load_model_for_fastest_method(self) -> None:
         """Load the model for the best method. If that fails, load it for another method."""
         for method in sorted(METHODS, key=lambda method: method != self._method):
             if embedder := self._load_model_for_embedding_method(method):
@@ -296,7 +296,9 @@ def get_path_of_stored_fastest_embedding_method(model: EmbeddingModelKeyAndSourc
     return Path(get_kbtui_cache_directory(), "models", f"{model.key}-method.json")
 
 
-def describe_embedding_environment(model: EmbeddingModelKeyAndSource) -> dict[str, str]:
+def list_facts_determining_fastest_embedding_method(
+    model: EmbeddingModelKeyAndSource,
+) -> dict[str, str]:
     """Return the facts that determine the best method: the processor, the libraries and the ONNX export."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -320,7 +322,7 @@ def store_fastest_embedding_method(
     path = get_path_of_stored_fastest_embedding_method(model)
     make_private_directory(path.parent)
     found = {
-        "computer": describe_embedding_environment(model),
+        "computer": list_facts_determining_fastest_embedding_method(model),
         "method": method,
         "seconds": seconds,
     }
@@ -332,7 +334,7 @@ def read_stored_fastest_embedding_method(model: EmbeddingModelKeyAndSource) -> s
     try:
         found = json.loads(get_path_of_stored_fastest_embedding_method(model).read_bytes())
         if (
-            found["computer"] == describe_embedding_environment(model)
+            found["computer"] == list_facts_determining_fastest_embedding_method(model)
             and found["method"] in METHODS
         ):
             return str(found["method"])
@@ -362,7 +364,7 @@ def serve_embedding_requests() -> None:
     os.dup2(2, 1)
     threading.Thread(target=queue_requests_from_stdin, daemon=True).start()
     service = EmbeddingProcessServer(EmbeddingModelKeyAndSource(**json.loads(sys.argv[1])), answers)
-    service.load_model()
+    service.load_model_for_fastest_method()
     threading.Thread(target=answer_passage_requests, daemon=True).start()
     service.answer_requests(queries, service.embed_query)
 

@@ -112,7 +112,9 @@ _FOOTER_MAGIC = 1337
 _READ_BYTES = 1 << 20
 
 
-def find_index_damage(folder: Path, stop: threading.Event | None = None) -> str | None:
+def find_catalog_or_keyword_index_damage(
+    folder: Path, stop: threading.Event | None = None
+) -> str | None:
     """Check a generation for damage; return a phrase that describes the damage, or None.
 
     When `stop` is set, the check of the catalog ends early and may miss damage.
@@ -140,7 +142,7 @@ def find_index_damage_behind_error(error: BaseException, folder: Path) -> str | 
     if isinstance(error, KbtuiError) or not isinstance(error, Exception):
         return None
     # Damaged files or a bug can cause any other error, so check the files.
-    return find_index_damage(folder)
+    return find_catalog_or_keyword_index_damage(folder)
 
 
 def is_rust_panic(error: BaseException) -> bool:

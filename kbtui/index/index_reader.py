@@ -148,7 +148,9 @@ class IndexReader:
         CatalogDatabase.map_dialogue_chunks_to_turns
     )
     get_chunks_by_number = _make_locked_catalog_method(CatalogDatabase.get_chunks_by_number)
-    get_visible_chunk_ids = _make_locked_catalog_method(CatalogDatabase.get_visible_chunk_ids)
+    map_visible_chunks_to_chunk_and_entry_ids = _make_locked_catalog_method(
+        CatalogDatabase.map_visible_chunks_to_chunk_and_entry_ids
+    )
     list_entry_chunks = _make_locked_catalog_method(CatalogDatabase.list_entry_chunks)
     get_chunk_by_id = _make_locked_catalog_method(CatalogDatabase.get_chunk_by_id)
     get_entries_by_id = _make_locked_catalog_method(CatalogDatabase.get_entries_by_id)

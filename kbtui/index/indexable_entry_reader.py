@@ -168,7 +168,7 @@ def _parse_front_matter_date(value: object) -> float | None:
     return None
 
 
-def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
+def _make_conversation_entry_from_metadata(info: ConversationInfo) -> CatalogEntry:
     """Return the entry of a conversation, with the fields that are known without reading its events."""
     entry = CatalogEntry(
         id=info.id,
@@ -285,7 +285,7 @@ def read_unindexed_conversation_parts(
     max_bytes = BATCH_BYTES if info.size > WHOLE_BYTES_MAX else WHOLE_BYTES_MAX
     split = partial(split_conversation_into_chunks, embed_tool_results=embed_tool_results)
     while True:
-        entry = _make_conversation_entry(info)
+        entry = _make_conversation_entry_from_metadata(info)
         try:
             segment = _load_conversation_segment(
                 form, info, known.mark, max_bytes if has_segments else None

@@ -52,7 +52,7 @@ one with the catalog's sequence number.
 """
 
 
-class IndexGenerationWriter:
+class CatalogAndKeywordIndexWriter:
     """The catalog and the keyword indexes of the generation at `folder`, opened for writing.
 
     `writers[False]` writes the keyword index of visible entries, and `writers[True]` that of hidden
@@ -76,11 +76,11 @@ class IndexGenerationWriter:
             self.folder = index_generations.create_index_generation(cache_dir, fingerprint)
         self._is_not_yet_active = old not in (None, self.folder)
         try:
-            self._open_index_files()
+            self._open_catalog_and_keyword_indexes()
         except IndexUnavailable:
             # The files are too damaged to open, so the next refresh fills a new generation.
             self.folder = index_generations.create_index_generation(cache_dir, fingerprint)
-            self._open_index_files()
+            self._open_catalog_and_keyword_indexes()
         if not self._is_current_or_not_yet_active():
             index_generations.activate_index_generation(self.folder)
         index_generations.remove_old_index_generations(cache_dir, self.folder)
@@ -91,7 +91,7 @@ class IndexGenerationWriter:
         current = index_generations.find_current_index_generation(self.cache_dir)
         return self._is_not_yet_active or current == self.folder
 
-    def _open_index_files(self) -> None:
+    def _open_catalog_and_keyword_indexes(self) -> None:
         self.catalog = CatalogDatabase(self.folder / "catalog.sqlite", write=True)
         if self.catalog.get_meta_value("language") is None:
             self.catalog.set_meta_value("language", self.settings.language)
@@ -315,7 +315,7 @@ class WorkspaceIndexWriter:
         self.configuration_problem: str | None = None
         """The reason why the last refresh could not read a configuration file; None if it could read all of them."""
         try:
-            self.storage = IndexGenerationWriter(self.cache_dir, settings, rebuild=rebuild)
+            self.storage = CatalogAndKeywordIndexWriter(self.cache_dir, settings, rebuild=rebuild)
         except OSError as error:
             raise IndexUnavailable(
                 f"the cache cannot be written: {error.strerror}",

@@ -233,7 +233,7 @@ class _TantivyWriter:
         try:
             segments = json.loads((self._folder / "meta.json").read_bytes())["segments"]
         except (OSError, ValueError, KeyError):
-            return 0  # `index_generations.find_index_damage` reports damage
+            return 0  # `index_generations.find_catalog_or_keyword_index_damage` reports damage
         return sum((held.get("deletes") or {}).get("num_deleted_docs", 0) for held in segments)
 
     def close(self) -> None:

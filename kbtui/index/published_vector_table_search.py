@@ -71,7 +71,7 @@ def make_table_version_id(model: str | None, version: int, written_at: float) ->
     return json.dumps([model, version, written_at])
 
 
-def find_published_table(
+def find_published_vector_table_of_mirror(
     mirror: PublishedLibraryMirrorPaths,
 ) -> PublishedVectorTableLocation | None:
     """Return the published table that a mirror uses, or None if the mirror itself contains all vectors."""

@@ -689,7 +689,7 @@ def _diagnose_document_sources(library: Library) -> Iterator[FindingWithoutArea]
 
 
 def _diagnose_index(library: Library) -> Iterator[FindingWithoutArea]:
-    from kbtui.index.index_generations import find_index_damage
+    from kbtui.index.index_generations import find_catalog_or_keyword_index_damage
     from kbtui.index.index_reader import IndexReader
 
     try:
@@ -701,7 +701,7 @@ def _diagnose_index(library: Library) -> Iterator[FindingWithoutArea]:
         # Unlike the library pane, the index contains hidden subjects. It contains no disabled
         # subjects.
         counts = reader.count_catalog_rows()
-        if found := find_index_damage(reader.folder):
+        if found := find_catalog_or_keyword_index_damage(reader.folder):
             yield "wrong", "index_damaged", {"detail": found}
         else:
             yield "ok", "index_counted", counts

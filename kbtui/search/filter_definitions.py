@@ -134,7 +134,7 @@ class FilterDefinition:
             raise FilterValueError(f"{value!r} is not a date", DATE_HINT, is_beginning=begins)
         return moment
 
-    def parse_agent_value(self, value: str) -> list[str]:
+    def list_agents_matching_value(self, value: str) -> list[str]:
         """Return the agents whose names begin with `value`.
 
         Agents that the settings exclude are left out. Raises `FilterValueError` if no agent is

@@ -158,7 +158,7 @@ class CombinedTermStatistics:
         """
         return sum(_read_document_count_behind_scores(one, self._schema) for one in self._searchers)
 
-    def compute_rarity(self, *field_terms: tuple[str, str]) -> float:
+    def sum_rarities_of_terms(self, *field_terms: tuple[str, str]) -> float:
         """Return the sum of the BM25 inverse document frequencies of terms, given as pairs `(field, term)`."""
         counts = (self.doc_freq(field, term) for field, term in field_terms)
         return sum(compute_rarity(count, self._scored_document_count) for count in counts)
@@ -299,8 +299,8 @@ class QueryTermBuilder:
         """
         if self._summed_statistics is None or self._own_statistics is None:
             return query
-        own = self._own_statistics.compute_rarity(*field_terms)
-        summed = self._summed_statistics.compute_rarity(*field_terms)
+        own = self._own_statistics.sum_rarities_of_terms(*field_terms)
+        summed = self._summed_statistics.sum_rarities_of_terms(*field_terms)
         return Query.boost_query(query, summed / own) if own and own != summed else query
 
     def _build_query_term(
@@ -390,7 +390,7 @@ class KeywordSearch:
         """
         self.language = StemmingAnalyzer(reader.language)
         self.sides = [
-            _KeywordIndexQuery(
+            _QueryOfOneKeywordIndex(
                 reader.open_keyword_index(hidden=hidden),
                 query,
                 request,
@@ -503,7 +503,7 @@ def append_near_spelling_chunks_to_ranking(found: ChunkRanking, near: ChunkRanki
     return [*found, *((number, score * factor) for number, score in more)]
 
 
-class _KeywordIndexQuery:
+class _QueryOfOneKeywordIndex:
     """The query for one keyword index: the index of visible entries, or the index of hidden subjects."""
 
     def __init__(
@@ -823,7 +823,7 @@ class _KeywordIndexQuery:
                 upper_bound=int(request.until.timestamp()) if request.until else None,
                 include_upper=request.until is None,
             )
-            queries.append((Occur.Must, _make_scoreless_query(between)))
+            queries.append((Occur.Must, _make_query_without_score(between)))
         return queries
 
 
@@ -845,7 +845,7 @@ def _build_field_filters(
     ]
     unwanted = [*narrowing.without, ("entry", (request.exclude,) if request.exclude else ())]
     queries = [
-        (Occur.Must, _make_scoreless_query(_make_any_value_query(schema, field, values)))
+        (Occur.Must, _make_query_without_score(_make_any_value_query(schema, field, values)))
         for field, values in wanted
         if values
     ]
@@ -876,5 +876,5 @@ def _make_any_value_query(schema: Any, field: str, values: Iterable[str]) -> Any
     return Query.term_set_query(schema, field, terms)
 
 
-def _make_scoreless_query(query: Any) -> Any:
+def _make_query_without_score(query: Any) -> Any:
     return Query.const_score_query(query, 0.0)

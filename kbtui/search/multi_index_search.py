@@ -87,7 +87,7 @@ class VectorSearch(Protocol):
     ) -> ChunkRanking:
         """Return the numbers of the chunks nearest to `vector`, best first, with similarities."""
 
-    def count_missing_vectors_of_index(
+    def count_missing_and_required_vectors_of_index(
         self, index: SearchedIndex, *, hidden: bool
     ) -> tuple[int, int]:
         """Return how many chunks still lack a vector, and how many chunks should have one."""
@@ -305,7 +305,7 @@ class _MultiIndexSearch:
         incomplete = set()
         for position in self._runs:
             with self._convert_index_errors(position):
-                missing, count = vectors.count_missing_vectors_of_index(
+                missing, count = vectors.count_missing_and_required_vectors_of_index(
                     self._indexes[position], hidden=self._request.hidden
                 )
             left, total = left + missing, total + count
@@ -337,7 +337,7 @@ class _MultiIndexSearch:
         self, position: int, run: SearchRun, ranking: ChunkRanking
     ) -> list[RankedChunk]:
         """Return the visible chunks of a ranking, with chunk ids instead of chunk numbers."""
-        visible = run.reader.get_visible_chunk_ids(
+        visible = run.reader.map_visible_chunks_to_chunk_and_entry_ids(
             [number for number, _ in ranking],
             hidden=run.request.hidden,
             archived=run.request.archived,

@@ -446,7 +446,7 @@ class _FilterToRequestConverter:
         if row.kind == "choice":
             return row.parse_choice_value(value)
         if row.kind == "agent":
-            return row.parse_agent_value(value)
+            return row.list_agents_matching_value(value)
         searchers = [index.searcher() for index in self._open_keyword_indexes()]
         is_term = any(searcher.doc_freq(row.term, value) for searcher in searchers)
         if value and is_term:
@@ -676,7 +676,7 @@ def parse_entry_filter(
                 if row.kind == "choice":
                     meant = row.parse_choice_value(value)
                 elif row.kind == "agent":
-                    meant = row.parse_agent_value(value)
+                    meant = row.list_agents_matching_value(value)
                 fields[row.entries] = (*fields.get(row.entries, ()), *meant)
         except FilterValueError as error:
             raise UsageError(error.message, where=where, hint=error.hint) from error

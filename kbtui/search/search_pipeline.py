@@ -251,7 +251,7 @@ class SearchRun:
         Equal scores are sorted by chunk id. Because the vectors may be older than the catalog,
         chunks that were deleted or whose entries are now hidden or archived are left out.
         """
-        found = self.reader.get_visible_chunk_ids(
+        found = self.reader.map_visible_chunks_to_chunk_and_entry_ids(
             self.scores, hidden=self.request.hidden, archived=self.request.archived
         )
         return self._sort_chunks_by_score(found)
@@ -861,7 +861,7 @@ def find_entries_of_filter(
     run = SearchRun(workspace, reader, request)
     if run.mistakes:
         return EntriesMatchingFilter(mistakes=tuple(run.mistakes))
-    chunks = reader.get_visible_chunk_ids(
+    chunks = reader.map_visible_chunks_to_chunk_and_entry_ids(
         run.keyword_search.list_one_chunk_per_entry(),
         hidden=request.hidden,
         archived=request.archived,

@@ -124,14 +124,14 @@ def parse_search_request_json(shape: Mapping[str, Any]) -> SearchRequest:
             if value is not None and not isinstance(value, str):
                 raise ValueError(f"{name} must be of type str")
             if value is not None and name in {"since", "until"}:
-                value = _parse_date(name, value)
+                value = _parse_date_of_request_field(name, value)
         elif type(value) is not type(default):
             raise ValueError(f"{name} must be of type {type(default).__name__}")
         values[name] = value
     return SearchRequest(**values)
 
 
-def _parse_date(field: str, text: str) -> datetime:
+def _parse_date_of_request_field(field: str, text: str) -> datetime:
     from kbtui.search.filter_definitions import (
         FilterValueError,
         list_filters_accepted_by_input_field,

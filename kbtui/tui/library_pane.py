@@ -222,7 +222,7 @@ def _parse_filter_condition(
         elif row.kind == "choice":
             values += row.parse_choice_value(value)
         elif row.kind == "agent":
-            values += row.parse_agent_value(value)
+            values += row.list_agents_matching_value(value)
         else:
             values.append(value.casefold())
     if not values:

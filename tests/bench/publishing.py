@@ -26,7 +26,7 @@ from kbtui.index.entry_and_chunk_data_types import (
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table_search import (
     PublishedVectorTableSearcher,
-    find_published_table,
+    find_published_vector_table_of_mirror,
 )
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
 from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
@@ -265,7 +265,7 @@ def _open_table(workspace: Workspace) -> VectorStore:
     """Open the published table by its URI, in the version of the mirror."""
     mirror = find_mirror_of_subscribed_library(workspace)
     assert mirror is not None
-    table = find_published_table(mirror)
+    table = find_published_vector_table_of_mirror(mirror)
     assert table is not None
     return VectorStore(
         table.place, table.model, table.dimension, is_published=True, version=table.version
@@ -285,7 +285,7 @@ def _open_remote(index: WorkspaceIndexWriter) -> PublishedVectorTableSearcher:
     """Open the published table as the engine does, and print how many chunks have their vectors beside it."""
     mirror = find_mirror_of_subscribed_library(index.workspace)
     assert mirror is not None
-    table = find_published_table(mirror)
+    table = find_published_vector_table_of_mirror(mirror)
     assert table is not None
     remote = PublishedVectorTableSearcher(table, index.folder)
     missing: dict[str, set[int]] = {}

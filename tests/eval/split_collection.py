@@ -59,7 +59,7 @@ class CorpusVectors:
         store = self._stores[index.reader.folder]
         return store.search_nearest_chunks(vector, make_vector_filter_sql(), request.depth)
 
-    def count_missing_vectors_of_index(
+    def count_missing_and_required_vectors_of_index(
         self, index: SearchedIndex, *, hidden: bool
     ) -> tuple[int, int]:
         """Return that no vector is missing."""

@@ -263,13 +263,13 @@ def test_what_waits_is_counted_for_who_may_see_it(bed: Bed) -> None:
     hidden = len(wanted(bed)) - visible
     assert hidden > 1
     # Before the first comparison nothing is known to be missing.
-    assert bed.backlog().count_missing_vectors(hidden=True) == (0, 0)
+    assert bed.backlog().count_missing_and_required_vectors(hidden=True) == (0, 0)
     assert backlog.embed_missing_chunks(lambda is_bulk: Counting(), lambda: True) == hidden
-    assert backlog.count_missing_vectors(hidden=True) == (hidden, visible + hidden)
-    assert backlog.count_missing_vectors(hidden=False) == (0, visible)
+    assert backlog.count_missing_and_required_vectors(hidden=True) == (hidden, visible + hidden)
+    assert backlog.count_missing_and_required_vectors(hidden=False) == (0, visible)
     assert backlog.embed_missing_chunks(lambda is_bulk: Counting()) == 0
-    assert backlog.count_missing_vectors(hidden=True) == (0, visible + hidden)
-    assert backlog.count_missing_vectors(hidden=False) == (0, visible)
+    assert backlog.count_missing_and_required_vectors(hidden=True) == (0, visible + hidden)
+    assert backlog.count_missing_and_required_vectors(hidden=False) == (0, visible)
 
 
 def test_nothing_is_embedded_again_when_jp_adds_ids_to_all_events(bed: Bed) -> None:

@@ -242,7 +242,7 @@ def test_few_texts_do_not_decide(with_export: Path, monkeypatch: pytest.MonkeyPa
         "kbtui.index.embedding_process.METHODS", {"onnxruntime": OnnxEmbeddingModel}
     )
     service = EmbeddingProcessServer(model, None)
-    service.load_model()
+    service.load_model_for_fastest_method()
     service.embed_passages(["one"] * (SAMPLE_TEXTS - 1))
     assert not get_path_of_stored_fastest_embedding_method(model).exists()
     service.embed_passages(["one"] * SAMPLE_TEXTS)

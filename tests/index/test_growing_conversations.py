@@ -23,7 +23,7 @@ from kbtui.engine.index_refresh_worker import IndexRefreshWorker
 from kbtui.index import indexable_entry_reader
 from kbtui.index import indexer as writing
 from kbtui.index.catalog_database import CatalogDatabase
-from kbtui.index.index_generations import find_index_damage
+from kbtui.index.index_generations import find_catalog_or_keyword_index_damage
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import IndexRefreshChanges, WorkspaceIndexWriter
 from kbtui.workspace import Settings
@@ -54,7 +54,7 @@ def refresh(builder: Builder, **options: Any) -> IndexRefreshChanges:
 def everything(cache: Path) -> dict[str, Any]:
     """Return an index's content, with the hashes of vectors and the words of each document."""
     reader = IndexReader(cache)
-    assert find_index_damage(reader.folder) is None
+    assert find_catalog_or_keyword_index_damage(reader.folder) is None
     found = content_of(cache)
     tables = sqlite3.connect(reader.folder / "catalog.sqlite")
     rows = "entry_id, ordinal, id, turn, role, tool, timestamp, embed, hash, call, args"

@@ -61,7 +61,9 @@ def test_opened_again_one_that_is_behind_catches_up_and_has_all_it_had(
     mark = save(built, index, 1)
     assert mark < index.catalog.get_last_transaction_number()
     index.close()
-    index.storage = indexer.IndexGenerationWriter(built.workspace.cache_dir, Settings(model="off"))
+    index.storage = indexer.CatalogAndKeywordIndexWriter(
+        built.workspace.cache_dir, Settings(model="off")
+    )
     index.catalog = index.storage.catalog
     assert (
         index.storage.writers[True].read_catalog_watermark()

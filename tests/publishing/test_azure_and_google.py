@@ -12,7 +12,7 @@ from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table_search import (
     PublishedVectorTableSearcher,
-    find_published_table,
+    find_published_vector_table_of_mirror,
 )
 from kbtui.publishing import published_vector_table_update
 from kbtui.publishing.published_library_store import LibraryStore, ManifestReplacedError
@@ -80,7 +80,7 @@ def test_a_library_in_azure_or_google_is_published_pulled_and_queried_by_uri(
     writer.refresh_index()
     mirror = find_mirror_of_subscribed_library(reader.workspace)
     assert mirror is not None
-    reference = find_published_table(mirror)
+    reference = find_published_vector_table_of_mirror(mirror)
     assert reference is not None
     table = PublishedVectorTableSearcher(reference, writer.folder)
     missing: dict[str, set[int]] = {}

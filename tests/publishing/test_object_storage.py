@@ -22,7 +22,7 @@ from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table_search import (
     PublishedVectorTableSearcher,
-    find_published_table,
+    find_published_vector_table_of_mirror,
 )
 from kbtui.publishing import library_publisher, published_vector_table_update
 from kbtui.publishing.published_library_pull import delete_mirror
@@ -313,7 +313,7 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
         writer.refresh_index()
         mirror = find_mirror_of_subscribed_library(reader.workspace)
         assert mirror is not None
-        table = find_published_table(mirror)
+        table = find_published_vector_table_of_mirror(mirror)
         assert table is not None
         remote = PublishedVectorTableSearcher(table, writer.folder)
         store = VectorStore(writer.folder / "vectors", "m", 32)
@@ -353,7 +353,7 @@ def test_large_libraries_keep_their_vectors_in_the_store_and_are_queried_by_uri(
         )
         pull(reader)
         writer.refresh_index()
-        newer = find_published_table(mirror)
+        newer = find_published_vector_table_of_mirror(mirror)
         assert newer is not None
         assert newer.version > table.version
         fresh = PublishedVectorTableSearcher(newer, writer.folder)
@@ -376,7 +376,7 @@ def embed_like_the_engine(writer: WorkspaceIndexWriter) -> PublishedVectorTableS
     writer.refresh_index()
     mirror = find_mirror_of_subscribed_library(writer.workspace)
     assert mirror is not None
-    table = find_published_table(mirror)
+    table = find_published_vector_table_of_mirror(mirror)
     remote = PublishedVectorTableSearcher(table, writer.folder) if table else None
     pulled = PulledVectorLookup(lambda: mirror.database)
     # Without vectors of earlier pulls.

@@ -19,7 +19,7 @@ from support import Builder, asked, content_of, hurt_file, kill_engine, said
 from kbtui.engine.engine_launcher import connect_or_start_engine
 from kbtui.errors import EngineUnavailableError
 from kbtui.index import index_generations
-from kbtui.index.index_generations import find_index_damage
+from kbtui.index.index_generations import find_catalog_or_keyword_index_damage
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
 
@@ -62,7 +62,7 @@ def is_fresh(builder: Builder, fresh: dict[str, Any]) -> bool:
     try:
         return (
             folder is not None
-            and find_index_damage(folder) is None
+            and find_catalog_or_keyword_index_damage(folder) is None
             and content_of(builder.workspace.cache_dir) == fresh
         )
     except Exception:  # being replaced at this moment
@@ -118,7 +118,7 @@ def test_no_flipped_bit_of_content_goes_unnoticed(built: Builder, name: str) -> 
     refresh(built)
     folder = index_generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None
-    assert find_index_damage(folder) is None
+    assert find_catalog_or_keyword_index_damage(folder) is None
     random_ = random.Random(SEED)
     if name == "catalog.sqlite":
         db = sqlite3.connect(folder / name)
@@ -135,10 +135,10 @@ def test_no_flipped_bit_of_content_goes_unnoticed(built: Builder, name: str) -> 
             other = value[:-1] + chr(ord(value[-1]) ^ 1) if isinstance(value, str) else value ^ 1
             db.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", (other, row))
             db.commit()
-            assert find_index_damage(folder), (table, column)
+            assert find_catalog_or_keyword_index_damage(folder), (table, column)
             db.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", (value, row))
             db.commit()
-            assert find_index_damage(folder) is None
+            assert find_catalog_or_keyword_index_damage(folder) is None
         db.close()
         return
     for path in content_files(folder / name):
@@ -149,10 +149,10 @@ def test_no_flipped_bit_of_content_goes_unnoticed(built: Builder, name: str) -> 
         at, bit = random_.randrange(max(1, len(data) - 150)), 1 << random_.randrange(8)
         data[at] ^= bit
         path.write_bytes(data)
-        assert find_index_damage(folder), (path.name, at)
+        assert find_catalog_or_keyword_index_damage(folder), (path.name, at)
         data[at] ^= bit
         path.write_bytes(data)
-        assert find_index_damage(folder) is None
+        assert find_catalog_or_keyword_index_damage(folder) is None
 
 
 def test_a_cache_that_is_half_deleted_while_running_is_whole_again(
@@ -269,4 +269,4 @@ def test_a_killed_engine_leaves_no_damage(built: Builder) -> None:
     refresh(built)
     folder = index_generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None
-    assert find_index_damage(folder) is None
+    assert find_catalog_or_keyword_index_damage(folder) is None

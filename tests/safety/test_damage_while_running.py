@@ -12,7 +12,7 @@ from support import Builder, asked, kill_engine, said
 
 from kbtui.engine.engine_launcher import connect_or_start_engine
 from kbtui.index import index_generations
-from kbtui.index.index_generations import find_index_damage
+from kbtui.index.index_generations import find_catalog_or_keyword_index_damage
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def damage_segment(builder: Builder, suffix: str) -> None:
     for path in (folder(builder) / "lexical").glob(f"*{suffix}"):
         for at in range(4, 40, 5):
             flip(path, path.stat().st_size * at // 60)
-    assert find_index_damage(folder(builder))
+    assert find_catalog_or_keyword_index_damage(folder(builder))
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_a_search_of_a_damaged_index_is_answered_by_a_new_one(built: Builder, su
         done = command(built, *words)
         assert "Traceback" not in done.stderr
         assert "nothing found" not in done.stderr
-    if find_index_damage(folder(built)) is None:
+    if find_catalog_or_keyword_index_damage(folder(built)) is None:
         assert done.stdout == before.stdout
     index = command(built, "index")
-    assert (index.returncode, find_index_damage(folder(built))) == (0, None)
+    assert (index.returncode, find_catalog_or_keyword_index_damage(folder(built))) == (0, None)
     assert command(built, "search", "otters", "--limit", "20").stdout == before.stdout
 
 
@@ -90,7 +90,7 @@ def test_doctor_names_damage_and_index_mends_it(built: Builder) -> None:
     index = command(built, "index")
     assert index.returncode == 0
     assert "the index was rebuilt" in index.stderr
-    assert find_index_damage(folder(built)) is None
+    assert find_catalog_or_keyword_index_damage(folder(built)) is None
     assert "damaged" not in command(built, "doctor").stdout
 
 

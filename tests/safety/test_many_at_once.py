@@ -16,7 +16,7 @@ from support import Builder, asked, content_of, kill_engine, said
 
 from kbtui.engine.engine_launcher import connect_or_start_engine, read_engine_lock_file
 from kbtui.errors import EngineUnavailableError
-from kbtui.index.index_generations import find_index_damage
+from kbtui.index.index_generations import find_catalog_or_keyword_index_damage
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
 from kbtui.workspace.paths import get_kbtui_cache_directory
@@ -238,5 +238,5 @@ def test_engines_that_are_ended_and_caches_that_go_while_many_ask(
 
     folder = index_generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None
-    assert find_index_damage(folder) is None
+    assert find_catalog_or_keyword_index_damage(folder) is None
     assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")

@@ -220,7 +220,7 @@ class _Vectors:
     ) -> list[tuple[int, float]]:
         return rank_by_number("")(request, "").ranked or []
 
-    def count_missing_vectors_of_index(
+    def count_missing_and_required_vectors_of_index(
         self, index: SearchedIndex, *, hidden: bool
     ) -> tuple[int, int]:
         return 0, 1
