@@ -172,7 +172,7 @@ class StyledScreen(Screen[Any]):
     def dismiss(self, result: Any = None) -> AwaitComplete:
         """Close the screen with a result.
 
-        Keys can cause more calls while the screen is closing. These calls are ignored.
+        While the screen is closing, keys can cause more calls of this method. They are ignored.
         """
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
@@ -204,7 +204,7 @@ class StyledScreen(Screen[Any]):
     def can_close_or_ask_first(self) -> bool:
         """Return whether the screen can close now.
 
-        If changes would be lost, ask the user, and return False.
+        If closing it would discard or stop something, ask the user, and return False.
         """
         return True
 
@@ -445,7 +445,7 @@ class SanitizedInput(Input):
     def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        # Terminals paste line ends as carriage returns, which sanitizing would remove.
+        # Terminals paste line breaks as carriage returns, which sanitizing would remove.
         text = " ".join(event.text.splitlines())
         self.insert_text_at_cursor(sanitize_to_one_line(text, "strip"))
 

@@ -93,15 +93,15 @@ class DialogOption:
 
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
-"""The letters of jump labels, and of options that have no key of their own, the easiest to reach first."""
+"""The letters for jump labels, and for options that have no key of their own. The easiest ones to reach come first."""
 
 
 def make_lettered_options(
     options: Iterable[tuple[str, str, Any]], role: str = ""
 ) -> list[DialogOption]:
-    """Return an option, with a letter as its key, for each tuple of name, preview and result.
+    """For each tuple of name, preview and result, return an option with a letter as its key.
 
-    There are at most 26 options.
+    Only the first 26 tuples become options.
     """
     return [
         DialogOption(letter, name, preview, result, role=role)
@@ -337,7 +337,7 @@ class FormDialog(StyledScreen):
         *,
         enter_saves: bool = False,
     ) -> None:
-        """Create the form. If `enter_saves` is true, Enter saves it, whatever field has the focus."""
+        """Create the form. If `enter_saves` is true, Enter saves the form, whichever field has the focus."""
         super().__init__()
         self._title, self._save_label, self._enter_saves = title, save_label, enter_saves
         self._save, self._format_error = save, format_error
@@ -392,7 +392,7 @@ class FormDialog(StyledScreen):
         self.call_after_refresh(self._fit_fields_to_screen)
 
     def _fit_fields_to_screen(self) -> None:
-        """Leave room for the message and the key hints below the fields, which scroll if necessary.
+        """Limit the height of the fields, so that the message and the key hints fit below them. The fields scroll if necessary.
 
         If there is no room for blank lines between the fields, show none.
         """

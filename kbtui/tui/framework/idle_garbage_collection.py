@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MIN_NEW_ENTRIES = 5_000
-"""The number of new entries in the library after which garbage collection ignores all existing objects."""
+"""When the library has at least this many new entries, all existing objects are excluded from garbage collection."""
 YOUNG_THRESHOLD = 2_000
 """The number of new objects that triggers a collection of young objects.
 
@@ -29,9 +29,9 @@ A repaint creates 20,000 objects, so it triggers up to ten collections.
 FULL_THRESHOLD = 500
 """The number of collections of Python's middle generation that triggers a full collection."""
 IDLE_SECONDS = 1.0
-"""The number of seconds without a key or mouse event after which the user counts as idle."""
+"""After this many seconds without a key or mouse event, the user counts as idle."""
 SHORT_COLLECTION_SECONDS = 0.008
-"""The maximum duration in seconds of a full collection after which the next one does not wait for idle time."""
+"""If a full collection took longer than this time in seconds, the next one waits until the user is idle."""
 FREED_PER_STEP = 100
 """The number of blocks or turns of a closed document that are freed in one step."""
 
@@ -64,9 +64,9 @@ def enable_garbage_collection_after_startup() -> None:
 class IdleGarbageCollector:
     """Runs full garbage collections. Slow ones wait until the user is idle.
 
-    A key or mouse event schedules a collection that starts `IDLE_SECONDS` later. It starts then
-    even if the user is not idle, unless a large document is loading, or the last collection took
-    more than `SHORT_COLLECTION_SECONDS`.
+    A key or mouse event schedules a collection for `IDLE_SECONDS` later. If the user is not idle
+    then, the collection starts anyway, unless the last one took more than
+    `SHORT_COLLECTION_SECONDS`. While a large document is loading, no collection starts.
     """
 
     def __init__(self, app: App[None]) -> None:

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 FOLLOW_UP_MESSAGES = 3
-"""The number of follow-up messages, sent one after another, after which a key counts as handled.
+"""A key counts as handled after this many follow-up messages, which are sent one after another.
 
 Each of them is queued behind the messages that the key has caused so far.
 """
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
-"""The number of seconds that the queue waits for `KeyFollowUpMessage` before it delivers the next key anyway."""
+"""If a key's follow-up messages have not all arrived after this many seconds, the queue delivers the next key anyway."""
 MAX_WAIT_SECONDS = 3.0
-"""The maximum time in seconds that a key waits for unfinished work of the screen.
+"""A key waits at most this many seconds until the screen has finished its work.
 
-After this time, the key is delivered.
+After this time, the key is delivered anyway.
 """
 RETRY_SECONDS = 0.01
 UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
@@ -109,10 +109,10 @@ class KeyPressQueue:
         )
 
     def resume_keys_after_follow_up_message(self, done: KeyFollowUpMessage) -> None:
-        """Continue when a follow-up message of a key has reached the app.
+        """Send the next message or key after a follow-up message has reached the app.
 
-        If the key has more follow-up messages, send the next one. Otherwise, the key has been
-        handled: deliver the next key.
+        If the current key has more follow-up messages, send the next of them. Otherwise, the key
+        has been handled, so deliver the next key.
         """
         if done.number != self._number or not self._is_busy or not self._app.is_running:
             return

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 NEAR_END_LINES = 3
-"""The maximum number of lines below the visible ones at which a list counts as scrolled near its end."""
+"""A list counts as scrolled near its end if at most this many lines follow the visible ones."""
 WIDE_ROW = 36
-"""The minimum width in cells of a row whose first line also shows `wide_right`."""
+"""If a row is at least this many cells wide, its first line also shows `wide_right`."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -94,8 +94,8 @@ class RowList(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
     ) -> None:
         """Replace the rows. Select the row with the key `select`.
 
-        If `select` is None, the selection stays on the row with the same key, and this row stays on
-        the same line of the screen. `empty` is the text to show if there are no rows; None leaves
+        If `select` is None, the row with the same key as before stays selected, and it stays on the
+        same line of the screen. `empty` is the text to show if there are no rows; None leaves
         this text unchanged.
         """
         painted = self._list_visible_lines() if self.rows else None

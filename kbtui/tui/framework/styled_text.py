@@ -113,7 +113,7 @@ def slice_spans_by_ranges(
 
 
 MIN_PATH_CELLS = 8
-"""The minimum width in cells to which a path is shortened by cutting its start."""
+"""When the start of a path is cut, at least this many cells of the path are kept."""
 
 
 def truncate_spans(spans: Sequence[Span], width: int) -> Spans:

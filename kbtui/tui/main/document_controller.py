@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from kbtui.tui.topics_and_conversations_snapshot import LastVisit
 
 BIG_CONVERSATION_BYTES = 2 << 20
-"""The minimum size in bytes of a conversation whose beginning is shown before the rest is read."""
+"""If a conversation has at least this many bytes, its beginning is shown before the rest is read."""
 FIRST_BLOCKS = 20
 """The number of blocks that are laid out while a document is loaded, so that the first paint is fast."""
 
@@ -178,9 +178,9 @@ class DocumentController:
             )
 
     def preview_absence_of_hits(self, reason: Spans) -> None:
-        """Replace a preview with the reason why there are no hits.
+        """If the reader shows a preview, replace it with the reason why there are no hits.
 
-        If the reader does not show a preview, do nothing.
+        Otherwise, do nothing.
         """
         target = NavigationTarget("no hits", text="".join(text for text, _ in reason))
         if self._is_previewing and target != self.shown:
@@ -396,7 +396,7 @@ class DocumentController:
             return
         document = self._pane.document_view.document
         if document.is_partial and _TURN_NUMBER.fullmatch(text.strip()):
-            # A turn that is still loading is opened by its reference, which waits for it.
+            # Opening a reference waits until the turn is loaded.
             text = f"{document.ref}:{text.strip()}"
         root = self._library.workspace.root
         self._look_up_and_open_reference(
@@ -432,9 +432,9 @@ class DocumentController:
         """Read a document, and lay out its first blocks.
 
         If that fails, return a page with the reason. `show_beginning` is called with the beginning
-        of a large conversation. `shown` is the document in the reader. If `target` refers to the
-        large conversation that is shown, and neither its files nor its marks and citations have
-        changed, the function returns `shown`.
+        of a large conversation. `shown` is the document in the reader. It is returned as it is if
+        it is the large conversation that `target` refers to, and neither its files nor its marks
+        and citations have changed.
         """
         key, ref = target.key, target.ref
         try:
@@ -524,8 +524,8 @@ class DocumentController:
 
         if info.size < BIG_CONVERSATION_BYTES:
             return make_document_with_marks(library.load_conversation(conversation))
-        # Avoid building the same document again: while the engine is building an index, it reports
-        # the conversation as changed many times.
+        # Avoid building the same document again: while the engine is building an index, it reports many times
+        # that the conversation has changed.
         known = getattr(shown.record, "info", None) if shown and not shown.is_partial else None
         if (
             shown
@@ -706,7 +706,7 @@ class MainScreenContext(NamedTuple):
     """A function that visits the workspace of a hit, and shows the hit there."""
 
     def show_why_key_does_nothing(self, text: str, role: str = "warning") -> None:
-        """Show why a key does nothing here, until the next key."""
+        """Show why a key does nothing here. The next key removes the message."""
         self.status.show_unavailable_key_message(text, role)
 
     def open_dialog(

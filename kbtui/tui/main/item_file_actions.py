@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 MAX_DONE_WIDTH = 36
-"""The maximum width in cells of the description of a turn's actions in the list of a file's turns."""
+"""In the list of a file's turns, the description of a turn's actions is cut to this width in cells."""
 
 
 MAX_TITLE_WIDTH = 36
@@ -84,7 +84,7 @@ class ItemFileActions:
         )
 
     def _get_line_and_file_at_cursor(self) -> tuple[int, str | None]:
-        """Return the number of the source line at the cursor, and the path of the file that is changed there.
+        """Return the number of the source line at the cursor, and the path of the file whose change is shown there.
 
         The number is 0 if there is no source line at the cursor. The path is None if the cursor is
         not on a change of a file. If the reader does not have the focus, the result is (0, None).
@@ -158,7 +158,7 @@ class ItemFileActions:
     def _find_files_and_lines_of_item(
         self, ref: Ref, line: int, path: str | None
     ) -> list[tuple[str, int]]:
-        """Return the path of each file of an item, with the number of the file's line at the cursor, or 0.
+        """For each file of an item, return its path and the number of its line at the cursor, or 0.
 
         Changed files come first. If `path` is not None, only this file is returned.
         """

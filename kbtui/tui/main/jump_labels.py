@@ -1,4 +1,4 @@
-"""Jump labels: letters on rows and links, and digits on panes, which the user types to go there."""
+"""Jump labels: letters on rows and links, and digits on panes. The user types a label to go to its place."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _find_visible_row_targets(panes: PaneLayout) -> Iterator[JumpTarget]:
 def _find_visible_fold_and_link_targets_in_reader(
     panes: PaneLayout, open_link: Callable[[], object]
 ) -> Iterator[JumpTarget]:
-    """Yield a target for each fold heading and each line with a link that the reader shows now."""
+    """For each visible fold heading and each visible line with a link in the reader, yield a target."""
     reader = panes.reader.document_view
     for y, (position, line) in enumerate(reader.viewport.rows if reader.region.width else ()):
         block = reader.document.blocks[position.block]
@@ -106,7 +106,7 @@ def _find_visible_fold_and_link_targets_in_reader(
 
 
 def _make_room_for_label_in_row(strip: Strip, cells: int) -> Strip:
-    """Shorten a row by `cells` cells.
+    """Shorten a row by `cells` cells, so that a label of this width can be inserted.
 
     Make the last gap of the row smaller. If it has no gap, cut more of a title that is already cut,
     or else the end of the row.
@@ -166,7 +166,8 @@ class JumpLabelScreen(StyledScreen):
     def on_key(self, event: events.Key) -> None:
         """Add a letter to the typed label.
 
-        Close the screen if the label is complete, or if no label begins with these letters.
+        Close the screen if the label is complete, or if no label begins with the letters typed so
+        far.
         """
         event.stop()
         event.prevent_default()

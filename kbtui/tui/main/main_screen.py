@@ -458,7 +458,7 @@ class MainScreen(StyledScreen):
     def _return_to_results(self) -> None:
         """Go back from an opened hit to the results.
 
-        If the key has removed a message, do nothing else.
+        If this key press has already removed a message, do nothing.
         """
         if not self._has_removed_message:
             self.search.return_to_results()
@@ -466,7 +466,7 @@ class MainScreen(StyledScreen):
     def _go_back_to_previous_document(self) -> None:
         """Show the previous place in the history, and show its name in the status line.
 
-        If the key has removed a message, do nothing else.
+        If this key press has already removed a message, do nothing.
         """
         if self._has_removed_message:
             return

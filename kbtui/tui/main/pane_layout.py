@@ -298,7 +298,7 @@ class PaneLayout:
         self.apply_pane_widths()
 
     def start_dragging_pane_border(self, x: int, y: int) -> bool:
-        """Start dragging the pane border at (`x`, `y`). Return whether there is a border."""
+        """Start dragging the pane border at (`x`, `y`). Return whether there is a border at this position."""
         if self._screen_width_css_class is None or not 0 < x < self._screen.size.width - 1:
             return False
         for pane in self._screen.query("#library, #results, #citations, #outline"):

@@ -401,7 +401,7 @@ class SearchController:
 
     @property
     def _regex_of_query_in_slashes(self) -> str | None:
-        """The regular expression if the query is one between slashes; otherwise, None."""
+        """If the query is a regular expression between slashes, this expression; otherwise, None."""
         regex = split_regex_query(self.query)
         return regex and regex[0]
 
@@ -453,7 +453,8 @@ class SearchController:
         if self._library.is_index_unfinished:
             seconds, follow_up = REPEAT_INTERVAL_SECONDS, self.repeat_search
         elif any(one.code in ("query_mistake", *FILTER_NOTICES) for one in answer.notices):
-            # The user has not finished the query, or will correct it. It is logged if a hit is opened.
+            # The user has not finished the query, or will correct it, so do not log it yet. Opening a hit
+            # logs it.
             return
         self._pane.set_timer(seconds, lambda: follow_up() if query == self.query else None)
 
@@ -496,8 +497,8 @@ class SearchController:
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        If the current query begins with the last logged query, the log keeps only the current
-        query. If the user has opened a hit or left the search in between, the log keeps both.
+        If the current query begins with the last logged query, it replaces that query in the log,
+        unless the user has opened a hit or left the search in between.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:

@@ -672,9 +672,9 @@ def propose_likeliest_directory_as_first_topic(library: Library) -> FirstTopicKb
 def _find_candidate_topic_directories(root: Path) -> list[tuple[Path, int]]:
     """Return the directories in `root` that may contain documents, each with its number of text files.
 
-    These are the directories whose names are in `LIKELY_NAMES`. If none of them has a text file,
-    they are all other directories, unless `root` is `/` or the home directory, which are not
-    projects. If none of those has a text file either, the result is empty.
+    The result contains the directories whose names are in `LIKELY_NAMES`. If none of them has a
+    text file, it contains all other directories instead, unless `root` is `/` or the home
+    directory, which are not projects. If none of those has a text file either, it is empty.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]

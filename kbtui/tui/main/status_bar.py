@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 FLASH_SECONDS = 4.0
 PAUSE_HINT_PASSAGES = 100
-"""The minimum number of passages without a vector at which the key that pauses embedding has a hint."""
+"""If at least this many passages have no vector, the key hints include the key that pauses embedding."""
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
 """The word on the screen for each phase of the engine's work."""
 
@@ -70,7 +70,7 @@ class StatusBar(StyledTextWidget):
         self._index_text, self._short_text = "index: asking the engine …", "asking the engine …"
         self._index_role = "dim"
         self._first_index_by = ""
-        """The builder of the first index: "engine", or "alone" for this process; "" if it is not being built."""
+        """Who is building the first index: "engine", or "alone" for this process. "" if nobody is building it."""
         self._was_ready = False
         self._last_ready_event: EngineReadinessEvent | None = None
 
@@ -130,7 +130,7 @@ class StatusBar(StyledTextWidget):
         self._is_refusal = True
 
     def clear_unavailable_key_message(self) -> bool:
-        """Remove the message of `show_unavailable_key_message` if it is still shown. Return whether it was a warning."""
+        """Remove the message of `show_unavailable_key_message` if it is still shown. Return whether a warning was removed."""
         if not self._is_refusal:
             return False
         was_warning = any(role == "warning" for _, role in self._flash)
@@ -155,7 +155,7 @@ class StatusBar(StyledTextWidget):
         return ""
 
     def show_engine_event(self, event: EngineEvent) -> None:
-        """Show the state of the index and of search that an event of the engine reports."""
+        """Show the state of the index and of search that an event from the engine reports."""
         if event["event"] == "progress":
             self._show_index_progress(event)
         elif event["event"] == "ready":
@@ -277,13 +277,13 @@ MAX_SUGGESTIONS = 8
 """The maximum number of completions that are shown in place of the key hints."""
 
 CONTINUE_LABEL = "continue embedding"
-"""The label of the command that pauses embedding, in key hints while embedding is paused."""
+"""While embedding is paused, the key hints show this label for the command that pauses and resumes embedding."""
 
 FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
-"""The labels of commands in key hints while the user searches the open document, by command id."""
+"""While the user searches the open document, the key hints show these labels, by command id."""
 
 STEP_LABELS = {"find": "clear find", "opened_hit": "to results"}
-"""The label of the command that goes back one step, by condition. If several conditions are met, the first one counts."""
+"""In the key hints, the command that goes back one step has the label of the first of these conditions that is met."""
 
 CALL_HINTS = {
     "reader.fold": ("open call", 12),
@@ -292,7 +292,7 @@ CALL_HINTS = {
     "reader.changes": ("conversation", 10),
     "blame": ("turns of file", 4),
 }
-"""The labels and priorities of key hints while the reader shows a conversation's changes, by command id."""
+"""While the reader shows a conversation's changes, key hints have these labels and priorities, by command id."""
 
 
 class KeyHintLine(StyledTextWidget):

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from kbtui.tui.main.search_controller import SearchController
 
 MAX_NAMED_CONVERSATIONS = 500
-"""The maximum number of changed conversations that an event of the engine lists.
+"""An event from the engine lists at most this many changed conversations.
 
-If an event lists this maximum, it may have left out others.
+If it lists this many, others may have changed, too.
 """
 CHECK_SECONDS = 2.0
 """The interval in seconds at which kbtui checks whether the workspace still exists."""
@@ -156,7 +156,7 @@ class WorkspaceChangeListener:
 
     @staticmethod
     def may_event_concern_entry(ref: Ref | None, event: IndexChangedEvent) -> bool:
-        """Return whether an event may report a change to the entry with this reference."""
+        """Return whether the change that an event reports may affect the entry with this reference."""
         if ref is None or ref.kind != "conversation" or event.get("subjects"):
             return True  # the shown turns may cite a changed subject
         changed = event.get("conversations") or []

@@ -202,7 +202,7 @@ PRESENCE_LABELS = {
     "external": "workspace only",
 }
 MAX_NAMED_TOOLS = 12
-"""The maximum number of tools that a conversation's details list. The most used tools are listed."""
+"""A conversation's details name at most this many tools: the most used ones."""
 
 
 def list_conversation_facts(
@@ -397,7 +397,7 @@ conversation, are searched for secrets.
 
 
 MAX_NOTICE_CHARACTERS = 100
-"""The maximum number of characters of an agent's notice that is not folded.
+"""A notice of an agent that has more characters than this is folded.
 
 A notice of several lines is always folded.
 """
@@ -440,7 +440,7 @@ class _ConversationReaderDocumentBuilder:
         """
         self.speaker = ""
         self.changes_by_tool: dict[str, tuple[int | None, list[TurnFileAction]]] = {}
-        """The number and the file changes of each tool's last call in this turn, by the name of the tool."""
+        """For each tool's last call in the current turn, its number and its file changes, by the name of the tool."""
         self.after_fold = False
         self.space_above = 0
         self.last_time: datetime | None = None
@@ -975,8 +975,8 @@ class _ConversationReaderDocumentBuilder:
         counts = make_changed_line_count_spans(patches)
         words: Spans = [(f"{word}  ", "tool"), (sanitize_to_one_line(text[:400]), "dim")]
         if patches:
-            # The file names and the question come first, because the patch would fill the line. A narrow
-            # screen cuts the question, which is often the same.
+            # Show the file names and the question before the patch, which alone would fill the line. The
+            # names come first, because a narrow screen cuts the end, and the question is often the same.
             said = sanitize_to_one_line(text.partition("```")[0].partition("--- ")[0][:200])
             names = ", ".join(dict.fromkeys(sanitize_to_one_line(one.path) for one in patches))
             words = [words[0], (f"{names}  ", "dim"), (said, "dim")]

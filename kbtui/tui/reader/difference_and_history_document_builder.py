@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from kbtui.library.subject_text_versions import SubjectVersion
 
 WIDE_SCREEN = 120
-"""The minimum number of columns of a wide screen."""
+"""A screen with at least this many columns counts as wide."""
 SIDE_BY_SIDE_WIDTHS = {True: 64, False: 100}
-"""The minimum width in cells of a reader that shows both versions side by side. The key says whether the screen is wide."""
+"""If the reader has at least this many cells, it shows both versions side by side. The key says whether the screen is wide."""
 CONTEXT_PARAGRAPHS = 1
 """The number of unchanged paragraphs that are shown before and after each change."""
 TAB_WIDTH = 4
@@ -323,7 +323,7 @@ def _lay_out_paragraph_version(
     width: int,
     found: HighlightPattern | None,
 ) -> StyledLines:
-    """Return the lines of a version, each preceded by `mark`.
+    """Return the lines of one version of a paragraph, each preceded by `mark`.
 
     `ranges` are the positions of the changed words. If `ranges` is empty, the whole text has the
     role `role`.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 MAX_CACHED_BLOCKS = 200
-"""The maximum number of blocks whose lines are cached."""
+"""The lines of at most this many blocks are cached."""
 
 
 class DocumentLinePosition(NamedTuple):
@@ -297,15 +297,15 @@ class DocumentViewport:
         self.update_visible_lines_and_snap_cursor()
         if at is not None and at.top:
             self.keep_cursor_visible()
-            # The panes may be about to return to the widths that they had at this position.
+            # The panes may soon get back the widths that they had when the user left this position.
             self._resize_reading_positions = at.top, at
             self._resize_positions = self.top, self.cursor
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
         """Replace the document with its new version.
 
-        The position stays the same. If the user is at the end of the document, the view moves to the
-        new end, unless only marks have changed.
+        The position stays the same, but a view at the end of the document moves to the new end,
+        unless only marks have changed.
         """
         signature = document.conversation_signature
         is_same_file = signature and signature == self.document.conversation_signature
@@ -341,10 +341,10 @@ class DocumentViewport:
     def _find_source_line_above_and_distance_to_it(
         self, position: DocumentLinePosition
     ) -> tuple[int, int]:
-        """Return the number of the source line at or above a position in its block, and the distance from its start.
+        """Return the number of the nearest source line at or above a position, and the distance from its start to the position.
 
-        The distance is a number of screen lines. If there is no such source line, both numbers are
-        0.
+        Only source lines in the position's block count. The distance is a number of screen lines.
+        If there is no such source line, both numbers are 0.
         """
         lines = self.get_block_lines(position.block) if self.document.blocks else []
         sources = [line.source_line for line in lines[: position.line + 1]]
@@ -500,9 +500,9 @@ class DocumentViewport:
     def move_cursor_by_lines(self, lines: int) -> None:
         """Move the cursor down by `lines`, or up if `lines` is negative.
 
-        If the cursor stops only at lines that can be opened, move it to the next one. If none is in
-        view or just beyond the edge of the view, scroll and leave the cursor where it is, so that
-        all lines can be read.
+        If the cursor stops only at lines that can be opened, move it to the next such line. If
+        there is none in view or just beyond the edge of the view, scroll and leave the cursor where
+        it is, so that all lines can be read.
         """
         if self.document.is_cursor_limited_to_openable_lines:
             self._move_cursor_to_next_openable_line(lines)

@@ -61,7 +61,7 @@ class SeparatelyLaidOutSection:
 def split_source_text_into_sections(
     text: str, max_characters: int = SECTION_CHARACTERS
 ) -> Iterator[SeparatelyLaidOutSection]:
-    """Split `text` at line breaks. A line longer than `max_characters` is split at a space."""
+    """Split `text` at line breaks into sections. A line longer than `max_characters` is split at a space."""
     start, line = 0, 1
     while start < len(text):
         end = min(start + max_characters, len(text))
@@ -168,7 +168,7 @@ def _split_long_section(
 
 TAB_WIDTH = 4
 MAX_HIGHLIGHTED_CHARACTERS = 60_000
-"""The maximum number of characters of a text with syntax highlighting. A longer text would take too long."""
+"""In a text with more characters than this, the syntax is not highlighted, because that would take too long."""
 
 
 def highlight_source_code(text: str, language: str | None) -> list[Spans]:
@@ -465,7 +465,7 @@ class _MarkdownToStyledLinesRenderer:
 
 
 def _count_nonspace_characters_up_to_line_ends(spans: Spans) -> Iterator[int]:
-    """Yield how many characters precede the end of each source line of a paragraph, except the last.
+    """For each source line of a paragraph except the last, yield how many characters precede its end.
 
     White space is not counted, because wrapping removes some of it.
     """
@@ -479,7 +479,8 @@ def _count_nonspace_characters_up_to_line_ends(spans: Spans) -> Iterator[int]:
 def _set_source_lines_covered_by_lines(lines: StyledLines, ends: list[int], first: int) -> None:
     """Set `covered_source_lines` in each line of a paragraph.
 
-    `ends` are the ends of the source lines, and `first` is the number of the first source line.
+    `ends` comes from `_count_nonspace_characters_up_to_line_ends`, and `first` is the number of the
+    first source line.
     """
     count = 0
     for line in lines:

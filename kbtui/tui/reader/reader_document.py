@@ -87,11 +87,11 @@ class ReaderDocument:
     is_missing: bool = False
     """Whether this is the page about a requested document that does not exist."""
     problem: str = ""
-    """The reason why the requested document cannot be read, if this page replaces it; otherwise ""."""
+    """If this page replaces a document that cannot be read, the reason why; otherwise ""."""
     stops_at_links: bool = False
     """Whether the cursor stops only at lines that can be opened, if there are any."""
     loss: str = ""
-    """The reason why the document can no longer be read, so that its last text is shown dimmed; otherwise ""."""
+    """If the document can no longer be read, so that its last text is shown dimmed, the reason why; otherwise ""."""
     fold_kinds: dict[str, str] = field(init=False, repr=False)
     """The kind of each fold, by the key of the fold."""
     _outer_folds: dict[str, str | None] = field(init=False, repr=False)
@@ -407,7 +407,7 @@ def describe_missing_turn_or_line(document: ReaderDocument, ref: Ref | None) -> 
                 n for n in count() if document.find_block_index_by_key(f"{key}{n + 1}") is None
             )
             return f"no tool call {ref.call}: turn {ref.turn} has {format_counted_noun(calls, 'tool call')}"
-    # A document without numbered lines, such as a history, lacks none of them.
+    # In a document without numbered lines, such as a history, no line can be missing.
     elif (
         ref.lines is not None
         and document.lines_total
@@ -488,9 +488,9 @@ def is_start_position_loaded(document: ReaderDocument, place: NavigationTarget) 
 
 
 MAX_WORDS_CHARACTERS = 200
-"""The maximum number of characters of a request or heading that the outline shows."""
+"""The outline shows at most this many characters of a request or heading."""
 MAX_SEARCHED_CHARACTERS = 4_000
-"""The maximum number of characters of a request that the filter of the outline searches."""
+"""The filter of the outline searches at most this many characters of a request."""
 
 
 class OutlineTurnFacts(NamedTuple):
@@ -594,10 +594,7 @@ def _make_outline_entry_of_turn(turn: Turn) -> OutlineEntry:
 
 
 def _get_reported_token_total_or_sum_counts(usage: TokenUsage) -> int | None:
-    """Return the total number of tokens that the agent counted.
-
-    If the agent reports no total, return the sum of its other counts.
-    """
+    """Return the total number of tokens that the agent reports, or else the sum of its other counts."""
     if usage.total_tokens is not None:
         return usage.total_tokens
     cached = usage.cache_read_tokens, usage.cache_write_tokens

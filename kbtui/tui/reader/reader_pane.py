@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 MAX_MATCHES = 100_000
-"""The number of matches after which the search in a document stops. The shown count then ends with "+"."""
+"""The search in a document stops after this many matches. The shown count then ends with "+"."""
 
 
 class ReaderHeader(LeftAndRightTextLine):
@@ -678,10 +678,7 @@ class ReaderPane(PaneCoveredByChildren, Vertical):
             self.post_message(self.CursorPositionChanged())
 
     def go_to_match_at_index(self, match: int) -> None:
-        """Go to the match with the index `match`.
-
-        The first match follows the last one.
-        """
+        """Go to the match with the index `match`. After the last match, the indices start again at the first."""
         if self.matches:
             self.match_index = match % len(self.matches)
             self.viewport.go_to_match_in_block(*self.matches[self.match_index])

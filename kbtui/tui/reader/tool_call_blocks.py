@@ -48,19 +48,19 @@ if TYPE_CHECKING:
 
 
 MAX_LINES = 60
-"""The maximum number of lines of a part of a text that is shown in full."""
+"""A part of a text with more lines than this is not shown in full."""
 HEAD_LINES, TAIL_LINES = 30, 12
-"""The numbers of lines shown at the start and at the end of a part with more lines. A fold contains the other lines."""
+"""The numbers of lines shown at the start and at the end of such a part. A fold contains the lines between them."""
 MAX_JSON_CHARACTERS = 400_000
-"""The maximum number of characters of a text that is parsed as JSON."""
+"""A text with more characters than this is not parsed as JSON."""
 MAX_XML_CHARACTERS = 100_000
-"""The maximum number of characters of a text that is parsed as XML."""
+"""A text with more characters than this is not parsed as XML."""
 LONG_LINE = 240
 """XML is pretty-printed if one of its lines has more characters than this."""
 MAX_CHARACTERS = 9_000
-"""The maximum number of characters of a part of a text that is shown in full."""
+"""A part of a text with more characters than this is not shown in full."""
 HEAD_CHARACTERS, TAIL_CHARACTERS = 3_000, 1_200
-"""The approximate numbers of characters shown at the start and at the end of a part with few but long lines."""
+"""The approximate numbers of characters shown at the start and at the end of such a part if its lines are few but long."""
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)$", re.MULTILINE)
 _NUMBERED_LINE = re.compile(r"[ \t]*(\d{1,7})(?:→|\t)")
@@ -414,7 +414,7 @@ def _make_blocks_with_long_middle_folded(
     end: int,
     make_block: Callable[[str, int, int], ReaderBlock],
 ) -> list[ReaderBlock]:
-    """Make blocks for the characters of `text` from `start` to `end`. If there are many, a fold contains the middle."""
+    """Make blocks for the characters of `text` from `start` to `end`. If this part of the text is long, a fold contains its middle."""
     from kbtui.tui.reader.markdown_layout import split_source_text_into_sections
 
     def make_section_blocks(name: str, left: int, right: int) -> Iterator[ReaderBlock]:
@@ -467,17 +467,17 @@ LINES_PER_BLOCK = 80
 A longer hunk is split, so that only its visible blocks are laid out.
 """
 TWO_NUMBERS_WIDTH = 70
-"""The minimum width in cells of a reader that shows two numbers on each line.
+"""If the reader has at least this many cells, each line shows two numbers.
 
 In a narrower reader, a removed line shows only its number in the old file, and any other line only
 its number in the new file.
 """
 MAX_MARKED_CHARACTERS = 2_000
-"""The maximum number of characters of a line in which changed words are marked."""
+"""In a line with more characters than this, changed words are not marked."""
 MAX_PAIRS = 100
-"""The maximum number of possible pairs at which each removed line is compared with all added lines.
+"""If there are at most this many possible pairs, each removed line is compared with all added lines.
 
-If there are more, each removed line is compared only with the added line at the same position.
+Otherwise, each removed line is compared only with the added line at the same position.
 """
 TAB_WIDTH = 4
 _ROLES = {"+": "inserted", "-": "deleted"}
