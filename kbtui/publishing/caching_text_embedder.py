@@ -21,7 +21,7 @@ EMBEDDED_BATCH = 256
 
 
 class CachingTextEmbedder:
-    """Returns the vectors of texts. Computes those that neither the embedding cache nor the mirror contains."""
+    """Returns the vectors of texts. Computes only those that are in neither the embedding cache nor the mirror."""
 
     def __init__(
         self, workspace: Workspace, model: EmbeddingModelKeyAndSource, log: Callable[[str], None]

@@ -60,10 +60,10 @@ if TYPE_CHECKING:
 TEXT_PART_BYTES = 8 << 20
 """The approximate size of the files in a text part, before compression."""
 SMALL_PART_BYTES, MAX_SMALL_PARTS = 128 << 10, 32
-"""Parts smaller than `SMALL_PART_BYTES` are joined if there are more than `MAX_SMALL_PARTS` of a kind.
+"""If more than `MAX_SMALL_PARTS` parts of the same kind are smaller than `SMALL_PART_BYTES`, they are joined.
 
-Joining parts sends their content again. Therefore the limit is low: the parts of an update of 1,000
-passages (0.2 MB of texts and 0.8 MB of vectors) are above it.
+Joining parts sends their content again. Therefore the size limit is low: an update of 1,000
+passages makes larger parts (0.2 MB of texts and 0.8 MB of vectors).
 """
 MIN_LIVE_TEXT_SHARE, MIN_LIVE_VECTOR_SHARE = 0.5, 0.25
 """A text part or vector part is replaced if less than this share of it is still needed.
@@ -95,7 +95,7 @@ class PublishedLibraryState:
     damaged: set[str] = field(default_factory=set)
     stored: dict[str, ListedStoreObject] = field(default_factory=dict)
     manifest_problem: str | None = None
-    """Why the manifest in the store cannot be used, if publishing will replace it; otherwise None."""
+    """If publishing will replace an unusable manifest, the reason why it cannot be used; otherwise None."""
 
 
 @dataclass
@@ -244,7 +244,7 @@ class LibraryPublisher:
     def _map_entries_in_parts_to_checksums(
         self, parts: Iterable[LibraryPartReference]
     ) -> dict[EntryKey, str]:
-        """Apply `parts` in order; map the key of each resulting entry to its text's checksum."""
+        """Map the key of each entry in `parts` to its text's checksum. If several parts contain an entry, the last one counts."""
         found: dict[EntryKey, str] = {}
         for part in parts:
             if (contents := self._state.texts.get(part.name)) is not None:
@@ -489,7 +489,7 @@ class LibraryPublisher:
     def _exclude_small_parts_from_reuse_if_too_many(
         parts: list[LibraryPartReference],
     ) -> list[LibraryPartReference]:
-        """Return `parts`, without the small ones if there are more than `MAX_SMALL_PARTS` of them."""
+        """Return `parts`. If more than `MAX_SMALL_PARTS` of them are small, return only the others."""
         small = [part for part in parts if part.size < SMALL_PART_BYTES]
         return [p for p in parts if p not in small] if len(small) > MAX_SMALL_PARTS else parts
 

@@ -37,8 +37,8 @@ class LibrarySubscriptionStatus(NamedTuple):
 
     * `differing` is the number of published subjects whose text in the workspace is different.
     * `only_published` is the number of entries that the workspace lacks.
-    * `only_here` is the number of subjects that the library lacks, without hidden and disabled
-      ones.
+    * `only_here` is the number of subjects that only the workspace contains, not counting hidden
+      and disabled ones.
     * `problem` is a key of `PROBLEM_TEXTS`.
     * `detail` is the value inserted into that text.
 

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from kbtui.workspace.published_library_settings import PublishSettings
 
 MIN_RECOGNIZED_TEXT = 40
-"""The minimum length of a subject's text, or of a line of it, that is searched for in conversations.
+"""The text of an unpublished subject, or a line of it, is searched for in conversations only if it has at least this many characters.
 
 Shorter texts can occur there by chance.
 """
@@ -82,7 +82,7 @@ class PublishableEntries:
 
     * `texts` maps keys to entries.
     * `embedded` maps hashes to the texts to embed.
-    * `masked` maps the ids of conversations to the number of their masked secrets.
+    * `masked` maps the ids of conversations to the number of secrets that were masked in them.
     * `withheld` maps the ids of conversations to the reasons why results of calls were left out of
       them.
     * `hidden` counts the hidden and disabled subjects of published topics, which are not published.
@@ -99,7 +99,7 @@ class PublishableEntries:
     unmatched: list[str] = field(default_factory=list)
     """The patterns in `[publish]` that match nothing, such as `topics: 'nonsense' matches nothing`."""
     missing_directories: dict[str, str] = field(default_factory=dict)
-    """The missing directories of topics, by topic id. A disk may not be mounted, for example."""
+    """Maps the ids of topics to their missing directories. A directory can be missing because a disk is not mounted."""
     hidden: int = 0
     passages: int = 0
     chunks: dict[EntryKey, tuple[CatalogEntry, list[Chunk]]] = field(default_factory=dict)

@@ -4,7 +4,7 @@ The manifest lists the parts of the current version. It is a small JSON file tha
 step, so readers never see a mixture of versions. The file is a JSON object that contains the manifest,
 as a string, and its signature.
 
-The parts are files that never change, named by hashes of their content. A part begins with its table of
+A part is a file that never changes. Its name is a hash of its content. The file begins with its table of
 contents, which can be read alone. The lengths and counts in a part are checked against limits before
 they are used, and nothing in a part is executed.
 
@@ -398,8 +398,8 @@ class VectorTableVersion:
     `dimension` is the length of the vectors. `written_at` is the time at which the version was
     written, by the store's clock. If a table is deleted and written again, `written_at` tells the
     two tables apart, because their versions can have the same number. `whole_version` is the
-    LanceDB version from before the obsolete rows were deleted. The next version is made from it,
-    because LanceDB rewrites a file when more than a tenth of its rows are deleted.
+    LanceDB version from before the obsolete rows were deleted. The next version is based on
+    `whole_version`, because LanceDB rewrites a file when more than a tenth of its rows are deleted.
     """
 
     version: int

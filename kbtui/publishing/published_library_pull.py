@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from kbtui.workspace.published_library_settings import LibrarySubscriptionSettings
 
 MAX_ATTEMPTS = 3
-"""The maximum number of attempts of a pull. An attempt fails if parts are deleted while it reads them."""
+"""A pull makes at most this many attempts. An attempt fails if parts are deleted while it reads them."""
 
 
 @dataclass
@@ -191,7 +191,7 @@ class _LibraryPull:
                 "nothing is published here", where=self._mirror.uri, hint="check the URI"
             )
         where = self._store.format_object_uri(MANIFEST_NAME)
-        # Once a mirror is verified with a key, it stays verified, even for `kbtui -w URI`.
+        # A mirror that was once verified with a key always needs a valid signature, even for `kbtui -w URI`.
         key = self._settings.key or read_value_from_mirror_state(self._db, "key")
         manifest = parse_and_verify_manifest(found.data, where, key)
         self._result = LibraryPullResult(manifest, fetched_bytes=len(found.data), requests=1)

@@ -33,7 +33,7 @@ _CLOCK_NAME = "clock"
 _LOCK_NAME = "publish.lock"
 _RETRY_SECONDS = 60
 _MAX_MANIFEST_BYTES = 1 << 30
-"""A file with more bytes than this is not a manifest. `parse_and_verify_manifest` checks the exact limit."""
+"""A file with more bytes than this is not a manifest. Readers have the lower limit `MAX_MANIFEST_BYTES`."""
 
 
 class LibraryStoreError(KbtuiError):

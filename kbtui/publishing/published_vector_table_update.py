@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
 
 MAX_PASSAGES_MISSING_FROM_TABLE = 100_000
-"""The table is updated when it lacks more than this number of passages.
+"""If the table lacks more than this many passages, it is updated.
 
 Until then, readers fetch the vectors of the missing passages as parts: 77 MB for 100,000 passages.
-Writing the vectors into the table means sending them once more. Therefore, the table of a library
-with at most this many passages is empty, and all readers mirror its vectors.
+Writing the vectors into the table means sending them once more. Therefore, if a library has at most
+this many passages, its table is empty, and all readers mirror the vectors.
 """
 MAX_OBSOLETE_SHARE = 0.5
-"""The table is also updated when more than this share of its rows is obsolete.
+"""If more than this share of its rows is obsolete, the table is updated, too.
 
 A search by URI drops obsolete rows from its results.
 """
 ROWS_AT_ONCE = 20_000
-"""The number of rows that are in memory at once while they are sent."""
+"""Rows are sent in batches of this size, so that only one batch is in memory at once."""
 REQUEST_TIMEOUT = timedelta(minutes=10)
 """The time limit of a request to the store.
 

@@ -112,8 +112,8 @@ def check_cron_expression(expression: str) -> None:
 def find_next_cron_time(expression: str, after: float) -> float | None:
     """Return the next time that matches a cron expression and is later than `after`, or None.
 
-    Both times are in Unix seconds. The expression is in local time. The variable TZ of the current
-    client environment names the time zone. Without TZ, it is the time zone of this process.
+    Both times are in Unix seconds. The expression is in local time. The time zone is the one that
+    TZ names in the current client environment or, without TZ, that of this process.
     """
     from cronsim import CronSim
 
@@ -284,7 +284,7 @@ def _check_source_values(source: DocumentSourceDefinition) -> None:
 _APPROVAL_FORMAT = 1
 MAX_PROGRAM_BYTES = 50_000_000
 _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua jar"
-"""The extensions of files that count as programs. If a program changes, its source needs a new approval."""
+"""Files with these extensions count as programs. If a program changes, the source that runs it needs a new approval."""
 
 
 def hash_source_for_approval(workspace: Workspace, source: DocumentSourceDefinition) -> str:

@@ -31,7 +31,7 @@ def find_source_due_time(
 ) -> float | None:
     """Return the time when a source is due, in Unix seconds; None if it is never due.
 
-    This is the first cron time after the source's last run, after its approval and after `since`.
+    This is the first cron time that is later than the source's last run, its approval and `since`.
     The due time can be in the past.
     """
     approved = find_source_approval_time(workspace, userdata, source) if source.cron else None

@@ -332,7 +332,7 @@ def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
 
 
 def _squeeze_blank_lines(lines: list[str]) -> str:
-    """Join lines, and outside of code collapse consecutive blank lines into one."""
+    """Join lines. Outside of code blocks, consecutive blank lines become one."""
     kept: list[str] = []
     fence = ""
     for line in lines:
@@ -507,7 +507,7 @@ if __name__ == "__main__":
 
 
 EXTRACTION_SECONDS = 60.0
-"""The maximum time in seconds for one document."""
+"""If one document takes more than this many seconds, the child process is stopped."""
 MAX_ANSWER_BYTES = 64_000_000
 
 

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 MAX_TITLE_CHARACTERS, MAX_TEXT_CHARACTERS = 300, 5_000_000
 MAX_FILE_BYTES = 20_000_000
 MAX_NAME_DEPTH = 8
-"""The maximum number of levels below the source's directory at which a file is stored.
+"""Files are stored at most this many levels below the source's directory.
 
-If a document's name has more parts than this, the last parts are joined.
+If a document's name has more parts, the last parts are joined.
 """
 _ENDINGS = re.compile(
     r"(?<=.)\.(?:html|htm|xhtml|md|markdown|txt|text|php|asp|aspx|pdf)\Z", re.IGNORECASE

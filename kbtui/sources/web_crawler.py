@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kbtui.userdata.user_data_store import FetchedAddressFacts
 
 MAX_ROBOTS_BYTES = 512_000
-"""The maximum size in bytes of a robots.txt. A larger file counts as missing.
+"""A robots.txt with more than this many bytes counts as missing.
 
 RFC 9309 requires a limit of at least 500 KiB.
 """

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 LOG_SECONDS = 0.05
-"""The maximum time in seconds that a search waits while another process writes to the log.
+"""If another process is writing to the log, a search waits at most this many seconds.
 
 After this time, the search is not logged.
 """
 REPLACE_SECONDS = 600.0
-"""The maximum age in seconds of a logged incomplete query that the complete query replaces."""
+"""A query replaces its incomplete form in the log, unless that form was logged more than this many seconds ago."""
 QUERY_CHARACTERS = 1000
-"""The maximum number of characters of a logged query. A longer query is cut before it is logged."""
+"""A query with more than this many characters is cut before it is logged."""
 _HINT = "`kbtui insights erase` replaces the file with an empty log"
 
 _TABLES = """
@@ -180,8 +180,8 @@ class QueryLog:
           gap.
         * `is_meaning_only` means that no hit contains the words of the query.
         * `replaces` is the incomplete query that was logged earlier, while the user was still
-          typing. The last logged search for it with the same origin is deleted, unless it is older
-          than `REPLACE_SECONDS`.
+          typing. The last logged search for this query with the same origin is deleted, unless that
+          search is older than `REPLACE_SECONDS`.
         * `at` is the time of the search in Unix seconds; None means now.
         """
         query = query[:QUERY_CHARACTERS]

@@ -204,9 +204,9 @@ def _iterate_tokens_used_by_turns_in_period(
 def _sum_tokens_by_name(
     named: Iterable[tuple[str | None, _TurnTokenUsage]], prices: PricesByModel
 ) -> list[TokenCountAndCost]:
-    """Return the total of the tokens with each name in `named`, largest first.
+    """For each name in `named`, return the total of its tokens, largest total first.
 
-    If some tokens with a name are only estimated, they have a separate total.
+    If some tokens of a name are only estimated, they have a separate total.
     """
     groups: dict[tuple[str | None, bool], list[_TurnTokenUsage]] = defaultdict(list)
     for name, one in named:

@@ -52,7 +52,7 @@ CREATE INDEX IF NOT EXISTS marks_of_conversation ON marks (conversation);
 {REMOVALS_TABLE}"""
 _UPGRADES = (REMOVALS_TABLE,)
 _CLOCK_STEP = 1e-6
-"""The maximum difference, in seconds, between two times that count as equal. An export rounds to microseconds."""
+"""Times that differ by at most this many seconds count as equal, because an export rounds to microseconds."""
 
 
 class MarkStore:
@@ -238,10 +238,10 @@ class MarkStore:
     def _resolve_superseding_targets(
         self, marks: Sequence[Mark]
     ) -> list[tuple[Mark, TargetProblem]]:
-        """Return each mark, with the current reference of its target, and the target's problem.
+        """Return each mark with the current reference of its target, and what is wrong with the target.
 
-        The target is the text that supersedes the marked text. The problem is "" if nothing is
-        wrong.
+        The target is the text that supersedes the marked text. If nothing is wrong with it, the
+        second value is "".
         """
         by_conversation: dict[str, list[Mark]] = {}
         for mark in marks:

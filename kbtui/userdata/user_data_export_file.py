@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 MAX_LINE_BYTES = 8_000_000
-"""The maximum number of bytes in a line. A file with a longer line is refused; no record needs one."""
+"""A file with a line of more than this many bytes is refused. No record needs such a line."""
 MAX_RECORD_BYTES = 256_000_000
-"""The maximum number of bytes in the records of a file. A file with more is refused.
+"""A file whose records have more than this many bytes in total is refused.
 
 Parts of kept sessions do not count, because they are written to the disk.
 """
 _PART_BYTES = 12_288
-"""The number of bytes of a kept session in a line. When a session grows, only its last lines change."""
+"""A line contains at most this many bytes of a kept session, so only the last lines change when a session grows."""
 _MAX_COMPRESSION = 1100
-"""gzip makes data at most 1,032 times smaller. A file that claims a higher ratio is refused."""
+"""A file that claims a higher compression ratio is refused, because gzip makes data at most 1,032 times smaller."""
 _LOCAL_FIELDS = ("original_state", "kept_size")
 """The fields of a `KeptSession` that are valid on one machine only."""
 _EXPORT_AGAIN = "export the data again, and copy the whole file"
@@ -66,8 +66,8 @@ class ExportedWorkspaceData:
     """The data of one workspace.
 
     * `root` is the workspace's path on the machine that exported the data.
-    * `repository` is the address of its Git repository. `directory` is the workspace's path in the
-      repository, or "" for the root.
+    * `repository` is the address of the workspace's Git repository. `directory` is the workspace's
+      path in the repository, or "" for the root.
     * `worktrees` contains, for each known worktree, its root and the absolute path of the workspace
       in it.
     * `anchors` maps the reference of each bookmark of a turn or call to the bookmark's anchor.

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 RecordKind = Literal["bookmark", "mark", "saved_search", "approval", "session", "search"]
 MAX_ID_CHARACTERS = 4096
-"""The maximum number of characters of a reference, a name or another id of a record."""
+"""A reference, a name or another id of a record has at most this many characters."""
 _MAX_DEPTH = 20
 _SCREEN_NUMBERS = 10_000_000
-"""The largest number that the state of a front end may contain. Positions and widths are smaller."""
+"""The largest number that the state of a front end may contain. It exceeds every position and width on a screen."""
 
 
 class SourceApproval(NamedTuple):

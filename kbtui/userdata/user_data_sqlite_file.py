@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 BUSY_SECONDS = 5.0
-"""The maximum time in seconds that a write waits for another process to finish writing."""
+"""A write waits at most this many seconds for another process to finish writing."""
 
 
 _DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

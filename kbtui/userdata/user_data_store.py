@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 RunStatus = Literal["ok", "partial", "error"]
 SESSION_CHARACTERS = 1_000_000
-"""The maximum number of characters in the JSON of a TUI session. A larger session is not saved."""
+"""A TUI session whose JSON has more than this many characters is not saved."""
 
 _ADDED_TABLES = f"""
 CREATE TABLE IF NOT EXISTS saved_searches (

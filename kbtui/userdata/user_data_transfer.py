@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings
 
 BACKUP_COUNT = 5
-"""The number of backups that are retained. An import makes a backup before it changes files."""
+"""An import makes a backup before it changes files. This many backups are retained."""
 _BACKUPS, _STAGING_PREFIX = "backups", ".import-"
 
 
@@ -443,10 +443,10 @@ class _UserDataImport:
     ) -> Iterator[
         tuple[Workspace, UserDataRecordFile, list[UserDataRecord], WorkspaceUserDataImportReport]
     ]:
-        """Yield each file for which the import has records.
+        """Yield each local file that will receive imported records.
 
-        Each file comes with its workspace, the imported records, and the `WorkspaceUserDataImportReport` that
-        counts them.
+        Each file comes with its workspace, the records to import, and the
+        `WorkspaceUserDataImportReport` that counts them.
         """
         for one in self._report.workspaces:
             workspace = self._workspaces[one.root]

@@ -147,7 +147,7 @@ def split_off_workspace_label(reference: str) -> tuple[str | None, str]:
 def find_workspace_by_label(
     label: str, settings: Settings, here: Workspace | None = None
 ) -> Workspace:
-    """Return the workspace with this label, else the first workspace of the project `label`.
+    """Return the workspace with this label, or else the first workspace of the project with this name.
 
     Workspaces that the settings exclude are ignored. Raises `UsageError` if no workspace is found.
     """

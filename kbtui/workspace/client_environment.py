@@ -34,7 +34,7 @@ class ClientEnvironment:
         """Make this thread or task read these variables instead of the process's variables.
 
         This also applies to tasks and calls of `asyncio.to_thread` that begin within this context,
-        but not to other threads and executors. Create such a thread with
+        but not to other threads and executors. For a new thread that reads the same variables, call
         `make_thread_with_client_environment`.
         """
         paths.set_environment_variable_source(_get_client_environment_variables)

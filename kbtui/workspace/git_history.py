@@ -42,9 +42,9 @@ RENAMED_SIMILARITY = 0.5
 Git uses the same value.
 """
 RENAMES_MAX = 20
-"""The maximum number of renames that are followed from an earlier path of a file to the current one."""
+"""At most this many renames are followed from a file's earlier path to its current one."""
 COMPARED_FILES_MAX, COMPARED_BYTES_MAX = 50, 1 << 20
-"""The maximum number and size, in bytes, of the deleted files with which a new file is compared."""
+"""To find a rename, a file is compared with at most `COMPARED_FILES_MAX` other files, each of at most `COMPARED_BYTES_MAX` bytes."""
 
 
 class LineOrigin(NamedTuple):

@@ -27,11 +27,11 @@ EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
 """The extensions that a configuration file can have. They are tried in this order."""
 # The parsers are pure Python. Libyaml is faster, but a deeply nested file would crash the process.
 MAX_SLOW_CHARACTERS = 100_000
-"""The maximum number of characters of a YAML or JSON5 file. Parsing a longer file would take over a second."""
+"""A YAML or JSON5 file with more than this many characters is refused, because parsing it would take over a second."""
 MAX_LAYERS = 1_000
 """The maximum number of files in a layer: its own file, and those that it loads through `extends`."""
 MAX_DEPTH = 50
-"""The maximum number of steps in a chain in which each file extends the next."""
+"""A chain of files in which each file extends the next can have at most this many steps."""
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ def find_runtime_directory() -> str:
 
 
 def make_engine_socket_path() -> str:
-    """Return the path of the engine's socket. Each user and cache directory has its own socket."""
+    """Return the path of the engine's socket. There is one for each combination of user and cache directory."""
     return f"{find_runtime_directory()}/{_hash_paths('engine', get_kbtui_cache_directory())}.sock"
 
 
@@ -368,8 +368,8 @@ def find_client_time_zone() -> tzinfo | None:
 
 
 def make_fingerprint_of_settings_affecting_search() -> str:
-    """Return a string that changes whenever settings or variables that affect answers change."""
-    # The fingerprint contains everything that affects an answer, except the query and kbtui's version.
+    """Return a fingerprint of the settings and variables that affect answers. When one of them changes, so does the fingerprint."""
+    # The fingerprint covers everything that affects an answer, except the query and kbtui's version.
     settings = get_kbtui_config_directory() + "/config.toml"
     try:
         status = os.stat(settings)  # noqa: PTH116
