@@ -138,8 +138,8 @@ def read_published_library_state(
     """Read a library's manifest and the tables of contents of its parts.
 
     If `verifies_all` is true, even large parts are read whole, so that their checksums can be
-    verified. If `replaces_damaged` is true, an unusable manifest raises no error, and all parts
-    count as damaged.
+    verified. If `replaces_damaged` is true and the manifest is unusable, no error is raised, and
+    all parts count as damaged.
     """
     found = store.read_object(MANIFEST_NAME, MAX_MANIFEST_BYTES)
     stored = {one.name.rpartition("/")[2]: one for one in store.list_objects(PARTS_PREFIX)}
@@ -454,8 +454,8 @@ class LibraryPublisher:
 
         Parts that are older than the table are left out, because a reader would fetch many vectors
         that the table already contains. If a needed vector is only in such an older part, it is
-        sent again in a new part. An example is the vector of an unchanged passage next to a changed
-        one.
+        sent again in a new part. For example, a changed passage can need the vector of the
+        unchanged passage next to it.
         """
         assert self._embedder is not None
         old = self._state.manifest.table if self._state.manifest else None
@@ -481,7 +481,7 @@ class LibraryPublisher:
         return names
 
     def _list_undamaged_published_parts(self, kind: str) -> list[LibraryPartReference]:
-        """Return the intact parts of one kind in the current version."""
+        """Return those parts of one kind in the current version that are neither missing nor damaged."""
         damaged = self._state.damaged
         return [p for p in self._published_parts if p.kind == kind and p.name not in damaged]
 

@@ -165,7 +165,7 @@ class DocumentSourceDefinitions:
 
 
 def get_sources_file_path(workspace: Workspace) -> Path:
-    """Return the path of the file that declares the sources. Only kbtui should write this file."""
+    """Return the path of `kb-sources.toml`, which declares the sources. The file may not exist."""
     return workspace.config_directory / SOURCES_FILE
 
 
@@ -333,7 +333,7 @@ def record_source_approval(
 def find_source_approval_time(
     workspace: Workspace, userdata: UserData, source: DocumentSourceDefinition
 ) -> float | None:
-    """Return the time when the user approved exactly this version of the source, in Unix seconds, or None."""
+    """Return the time, in Unix seconds, when the user approved exactly this version of the source; None if never."""
     return userdata.get_source_approval_time(hash_source_for_approval(workspace, source))
 
 

@@ -29,7 +29,7 @@ MAX_RUN_SECONDS = 7200.0
 def find_source_due_time(
     workspace: Workspace, userdata: UserData, source: DocumentSourceDefinition, since: float = 0.0
 ) -> float | None:
-    """Return the time when a source is due, in Unix seconds; None if it is never due.
+    """Return the time, in Unix seconds, when a source is due; None if it is never due.
 
     This is the first cron time that is later than the source's last run, its approval and `since`.
     The due time can be in the past.

@@ -354,5 +354,5 @@ def list_last_local_dates(now: float, days: int) -> list[str]:
 
 
 def get_local_midnight(date: str) -> float:
-    """Return the time at which a local day begins, in Unix seconds. `date` is in ISO format."""
+    """Return the time, in Unix seconds, at which the local day `date` begins. `date` is in ISO format."""
     return datetime.fromisoformat(date).timestamp()

@@ -143,7 +143,7 @@ def _open_mark_store(workspace: Workspace) -> MarkStore | None:
     except FileNotFoundError:
         return None
     except OSError:
-        pass  # The store reports that it cannot be read.
+        pass  # When the store is used, it reports that the file cannot be read.
     from kbtui.userdata.turn_mark_store import MarkStore
 
     return MarkStore(workspace)

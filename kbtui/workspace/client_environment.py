@@ -53,7 +53,7 @@ def make_thread_with_client_environment(target: Callable[[], object], name: str)
 def make_client_environment_for_child_process() -> dict[str, str]:
     """Return the environment for a new process that works in the current client environment.
 
-    In the engine, the environment contains no credentials for the stores of published libraries.
+    In the engine, this new environment contains no credentials for the stores of published libraries.
     """
     if (current := _current.get()) is None:
         return dict(os.environ)
