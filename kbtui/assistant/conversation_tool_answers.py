@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         file_turns: NotRequired[list[TurnTouchingFileSummaryJson]]
 
     class TurnTouchingFileSummaryJson(TypedDict):
-        """A turn that changed or read a file, or that wrote the requested lines, as JSON."""
+        """The JSON form of a turn that changed or read a file, or that wrote the requested lines."""
 
         ref: str
         turn: int

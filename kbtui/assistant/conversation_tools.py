@@ -236,9 +236,9 @@ def _find_turns_of_file(workspace: Workspace, name: str) -> FileTurnHistory:
 def _group_turns_touching_file_by_conversation(
     workspace: Workspace, found: FileTurnHistory, *, masked: bool
 ) -> tuple[dict[str, list[TurnTouchingFileSummaryJson]], Notice | None]:
-    """Map conversation ids to the turns that changed or read a file, newest first.
+    """Return the turns that changed or read a file, by conversation id, and a notice or None.
 
-    The second result is a notice if the marks cannot be read, otherwise None.
+    The notice says that the marks cannot be read.
     """
     marks = find_marks_of_conversations(workspace, {turn.conversation for turn in found.turns})
     turns: dict[str, list[TurnTouchingFileSummaryJson]] = {}

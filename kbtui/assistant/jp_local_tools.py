@@ -377,7 +377,7 @@ def answer_jp_tool_call(context_json: str, tool_json: str) -> dict[str, object]:
             raise UsageError(f"unknown action {action!r}", hint="actions: run, format_arguments")
         return _run_jp_tool_call(context, name, arguments)
     except KbtuiError as error:
-        return _make_jp_error_outcome(str(error))
+        return _make_error_answer_to_jp(str(error))
 
 
 def _run_jp_tool_call(
@@ -390,11 +390,11 @@ def _run_jp_tool_call(
         current = _parse_current_conversation_id(context, library.workspace.id)
         reply = answer_tool_call(name, arguments, library, current, masked=masked)
     if reply.is_error:
-        return _make_jp_error_outcome(reply.text)
+        return _make_error_answer_to_jp(reply.text)
     return {"type": "success", "content": reply.text}
 
 
-def _make_jp_error_outcome(message: str) -> dict[str, object]:
+def _make_error_answer_to_jp(message: str) -> dict[str, object]:
     # `transient` would make JP repeat the call.
     return {"type": "error", "message": message, "trace": [], "transient": False}
 

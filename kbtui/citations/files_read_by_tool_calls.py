@@ -92,7 +92,7 @@ class SimpleShellCommand(NamedTuple):
 
 
 def list_files_read_by_call(call: ConversationEvent) -> list[PathReadByCall]:
-    """Return the files that a tool call certainly read."""
+    """Return the files that a tool call is known to have read. Doubtful cases are left out."""
     name, arguments = call.name or "", call.arguments or {}
     if name in _READING_TOOLS:
         return [PathReadByCall(path) for path in _list_path_arguments(arguments, _PATH_ARGUMENTS)]

@@ -123,7 +123,10 @@ class Citations(NamedTuple):
 
 
 def group_outdated_citations_by_turn(citations: Iterable[Citation]) -> dict[int, list[Citation]]:
-    """Map the number of each turn with outdated citations to these citations, one for each subject."""
+    """Map turn numbers to the turn's outdated citations, at most one for each subject.
+
+    Turns without outdated citations are left out.
+    """
     found: dict[int, dict[str, Citation]] = {}
     for cite in citations:
         if cite.state in ("changed", "gone"):
@@ -226,7 +229,9 @@ class CitationTargetLookup:
 
         A path outside these directories is only normalized.
         """
-        from kbtui.conversations.project_directories import make_path_relative_to_project
+        from kbtui.conversations.workspace_and_worktree_directories import (
+            make_path_relative_to_project,
+        )
 
         return make_path_relative_to_project(path, self._directories)
 

@@ -346,7 +346,7 @@ def _read_grep_pattern_and_ids_from_options_or_stdin(
     ]
     named = [id_ for id_ in ids or () if id_ != "-"] + read
     if not named:
-        raise NothingFound("standard input names no conversation", where="--id")
+        raise NothingFound("standard input does not contain the id of a conversation", where="--id")
     return pattern, named
 
 

@@ -337,7 +337,7 @@ def _move_subject_to_trash(library: Library, args: Namespace) -> int:
             raise KbtuiError(
                 f"nothing was removed: {error.message}",
                 where=str(subject.path),
-                hint="--permanently deletes the file instead of moving it to the trash",
+                hint="with --permanently, the file is deleted and not moved to the trash",
             ) from error
         subject_editing.delete_subject_permanently(subject)
     return 0

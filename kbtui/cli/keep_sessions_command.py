@@ -261,7 +261,7 @@ def _delete_kept_sessions(args: Namespace, names: list[str]) -> int:
             raise UsageError(f"{len(whole)} kept sessions match", where=name)
         if not begun:
             hint = "`kbtui keep ls` lists the kept sessions"
-            raise NothingFound("this session is not kept", where=name, hint=hint)
+            raise NothingFound("there is no kept copy of this session", where=name, hint=hint)
         chosen |= dict.fromkeys(begun)
     if not names:
         raise UsageError("an id is missing", where="rm", hint="write `kbtui keep rm ID`")

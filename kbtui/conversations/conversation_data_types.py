@@ -116,7 +116,7 @@ class ConversationInfo:
         return self.last_event_at or self.created_at
 
     def get_sort_time(self, sort: str) -> datetime:
-        """Return the time by which the order `sort` sorts this conversation.
+        """Return the time that is this conversation's sort key in the order `sort`.
 
         `sort` is one of `TIME_SORTS`.
         """
@@ -170,7 +170,7 @@ ContentState = Literal["elsewhere", "missing", "damaged", "too-large", "encrypte
 
 @dataclass(slots=True)
 class ContentBlock:
-    """One part of an event's content: text, a resource such as a file, an image or a question.
+    """One part of an event's content: text, an image, a question, or a resource such as a file.
 
     - `kind` is the type of the block: `text`, `resource`, `image`, `question` or another type.
     - `text` is the content. It is "" if the content is not text, or if `state` is not None.

@@ -362,7 +362,7 @@ class ConversationNotFoundError(NothingFound):
 def _find_similar_conversation_id(typed: str, ids: Iterable[str]) -> str | None:
     """Return the id whose beginning is most similar to `typed`; None if no id is similar.
 
-    Only ids that begin with the prefix of the same agent, such as `codex-`, are compared.
+    Only ids with the same agent prefix as `typed`, such as `codex-`, are compared.
     """
     from difflib import get_close_matches
 

@@ -27,7 +27,7 @@ from kbtui.conversations.formats.kept_session_file import (
     iterate_kept_session_file_blocks,
 )
 from kbtui.conversations.formats.stored_session import StoredSession, make_change_signature
-from kbtui.conversations.project_directories import ProjectDirectories
+from kbtui.conversations.workspace_and_worktree_directories import WorkspaceAndWorktreeDirectories
 from kbtui.dates import convert_unix_time_to_datetime, parse_timestamp
 from kbtui.errors import NothingFound, WorkspaceError
 from kbtui.file_reading_and_writing import (
@@ -189,7 +189,7 @@ def find_conversations_only_in_archive(
     wanted = [one for one in kept if one.agent == agent and one.id not in found]
     if not wanted:
         return
-    projects = ProjectDirectories(workspace)
+    projects = WorkspaceAndWorktreeDirectories(workspace)
     for one in wanted:
         if project := projects.find_directory_of(one.working_directory):
             modified = _convert_unix_time_or_raise(one.modified)
@@ -528,7 +528,7 @@ def _make_session_record_path(conversation_id: str) -> Path:
 
 
 _records: dict[str, tuple[FileState, KeptSession]] = {}
-"""Maps the path of each record to the state that the file had when it was read, and to the record."""
+"""Maps the path of each record's file to a pair: the file's state when it was read, and the record."""
 
 
 def _read_session_record(path: str) -> KeptSession | DamagedArchiveFile | None:

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
+    from kbtui.index.catalog_and_keyword_indexer import IndexProgress
     from kbtui.index.chunk_embedder import ChunkEmbedder
     from kbtui.index.embedding_model import EmbeddingModelKeyAndSource, Matrix
-    from kbtui.index.indexer import IndexProgress
     from kbtui.index.published_vector_table_search import PublishedVectorTableSearcher
     from kbtui.index.vector_store import VectorStore
     from kbtui.notices import PauseReason

@@ -183,9 +183,9 @@ If events keep coming, the changes are reported after `GATHER_MILLISECONDS`.
 POLL_MILLISECONDS = 1000
 """The interval in milliseconds at which files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS, ASLEEP_FULL_COMPARE_SECONDS = 60.0, 600.0
-"""Two times in seconds. If nothing has changed for this long, all files are compared with the index.
+"""Two durations in seconds. If nothing has changed for the first, all files are compared with the index.
 
-The second time applies once the pause between checks of the roots has grown to `ASLEEP_CHECK_SECONDS`.
+The second replaces the first once the pause between checks of the roots has grown to `ASLEEP_CHECK_SECONDS`.
 """
 QUIET_SHARE, ASLEEP_CHECK_SECONDS = 0.1, 30.0
 """The pause after a check of the roots is at least `QUIET_SHARE` of the time since the last event.

@@ -167,7 +167,7 @@ def _encode_tool_arguments_as_json(arguments: dict[str, str]) -> str:
         return json.dumps(arguments)
 
 
-def _make_entry_row(entry: CatalogEntry, seq: int) -> tuple[Any, ...]:
+def _convert_entry_to_sql_row(entry: CatalogEntry, seq: int) -> tuple[Any, ...]:
     return (
         entry.id, entry.kind, replace_surrogates(entry.title), entry.signature, replace_surrogates(entry.path),
         entry.type, entry.topic, entry.slug and replace_surrogates(entry.slug), entry.conversation,
@@ -325,7 +325,7 @@ class CatalogDatabase:
             for table, column in (("entries", "id"), ("marks", "entry_id")):
                 self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (entry.id,))
         self._db.execute("DELETE FROM gone WHERE entry_id = ?", (entry.id,))
-        rows: list[tuple[Any, ...]] = [_make_entry_row(entry, seq)]
+        rows: list[tuple[Any, ...]] = [_convert_entry_to_sql_row(entry, seq)]
         self._insert_rows("entries", rows)
         if mark is not None:
             rows.append((entry.id, mark))

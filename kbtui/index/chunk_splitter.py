@@ -191,10 +191,10 @@ def make_chunk_id(entry: str, text: str, repeat: int) -> str:
 def add_chunk_ids(
     entry: str, chunks: list[Chunk], *, first: int = 0, seen: Counter[str] | None = None
 ) -> list[Chunk]:
-    """Return the chunks with ids, and with ordinals (positions in the entry) from `first` on.
+    """Return the chunks with ids, and with ordinals (positions in the entry) that start at `first`.
 
     The id of a chunk depends on how many earlier chunks of the entry have the same text. If the
-    entry has chunks before `chunks`, `seen` must contain the counts of their texts.
+    entry has chunks before `chunks`, `seen` must say how often each of their texts occurs.
     """
     counts: dict[str, int] = {} if seen is None else seen
     result = []

@@ -467,7 +467,7 @@ class KnowledgeBase:
         texts. The result has at most `max_chars` characters. If `masked` is true, secrets are
         masked.
         """
-        caller = learn_tool_answers.LearnToolCaller(has_prompt, max_chars, masked)
+        caller = learn_tool_answers.PropertiesOfLearnCaller(has_prompt, max_chars, masked)
         patterns = [subjects] if isinstance(subjects, str) else list(subjects or ())
         try:
             found, patterns = self._find_learn_topic_and_patterns(topic, patterns)

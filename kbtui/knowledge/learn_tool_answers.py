@@ -53,7 +53,7 @@ the old wording in `_NOTES`, because stored conversations contain it.
 """
 
 
-class LearnToolCaller(NamedTuple):
+class PropertiesOfLearnCaller(NamedTuple):
     """The properties of a caller that determine how `learn` answers.
 
     * `has_prompt`: whether the caller's prompt already contains the pre-loaded subjects
@@ -138,7 +138,9 @@ def suggest_similar_topics(name: str, topics: list[str]) -> str:
     return f"topics: {', '.join(topics[:MAX_SUGGESTED_TOPICS])}{others}"
 
 
-def format_subject_listing(resolved: SubjectSlugsByVisibility, caller: LearnToolCaller) -> str:
+def format_subject_listing(
+    resolved: SubjectSlugsByVisibility, caller: PropertiesOfLearnCaller
+) -> str:
     """Return the answer from `learn` to a call without `subjects`: a list of the topic's subjects."""
     topic = resolved.topic
     blocks = [f"# Topic: {topic.name}"]
@@ -162,7 +164,7 @@ def answer_learn_call_with_patterns(
     resolved: SubjectSlugsByVisibility,
     patterns: list[str],
     subject: Callable[[str], Subject],
-    caller: LearnToolCaller,
+    caller: PropertiesOfLearnCaller,
 ) -> LearnToolResult:
     """Return the answer from the tool `learn` to a call with `patterns`.
 
@@ -218,7 +220,7 @@ def _format_subject_blocks(
     wanted: list[SubjectOrLineRange],
     given: frozenset[str],
     subject: Callable[[str], Subject],
-    caller: LearnToolCaller,
+    caller: PropertiesOfLearnCaller,
 ) -> tuple[list[str], list[SubjectOrLineRange], int]:
     """Return as many texts of wanted subjects as fit into an answer, each between tags.
 
@@ -268,7 +270,7 @@ def _parse_pattern_as_slug_or_lines(
 
 
 def _format_text_of_subject_or_lines(
-    subject: Subject, part: SubjectOrLineRange, caller: LearnToolCaller, room: int | None
+    subject: Subject, part: SubjectOrLineRange, caller: PropertiesOfLearnCaller, room: int | None
 ) -> str:
     """Return a subject or some of its lines in at most `room` characters.
 
@@ -330,7 +332,7 @@ def shorten_argument(argument: str) -> str:
 
 
 def _format_no_match_error(
-    resolved: SubjectSlugsByVisibility, patterns: list[str], caller: LearnToolCaller
+    resolved: SubjectSlugsByVisibility, patterns: list[str], caller: PropertiesOfLearnCaller
 ) -> str:
     """Return the error for patterns that match nothing. It also lists the available subjects."""
     named = ", ".join(f'"{shorten_argument(pattern)}"' for pattern in patterns[:_MAX_PATTERNS])
@@ -343,7 +345,7 @@ def _format_no_match_error(
     return caller.mask_secrets_if_requested("\n\n".join(blocks))
 
 
-def _format_slugs_one_per_line(slugs: list[str], caller: LearnToolCaller) -> str:
+def _format_slugs_one_per_line(slugs: list[str], caller: PropertiesOfLearnCaller) -> str:
     """Return the slugs, one per line.
 
     If not all slugs fit, the last line says how many are left out.
@@ -357,7 +359,7 @@ def _format_slugs_one_per_line(slugs: list[str], caller: LearnToolCaller) -> str
     return "\n".join(lines)
 
 
-def _format_omitted_subjects(parts: list[str], caller: LearnToolCaller) -> str:
+def _format_omitted_subjects(parts: list[str], caller: PropertiesOfLearnCaller) -> str:
     """Return the note that lists `parts`, the subjects that did not fit into the answer."""
     # The note and its last line also take room.
     lines = _list_fitting_names(

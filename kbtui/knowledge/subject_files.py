@@ -318,10 +318,10 @@ def make_safe_file_name(text: str) -> str:
 
 
 def find_editable_topic_directory(workspace: Workspace, topic: Topic) -> Path:
-    """Return the real path of a topic's directory, which may be missing.
+    """Return the real path of a topic's directory. The directory need not exist.
 
-    Raises `KbtuiError` if files in it cannot be edited: if the topic is only in the published library, or
-    if the directory is outside the workspace.
+    Raises `KbtuiError` if its files cannot be edited, because the topic is only in the published
+    library or the directory is outside the workspace.
     """
     if topic.is_published or find_mirror_with_root(workspace.root) is not None:
         raise UsageError(

@@ -310,7 +310,7 @@ def _find_current_line_number(path: str, action: TurnFileAction, line: int) -> i
 
 def make_path_shortener(workspace: Workspace) -> Callable[[str], str]:
     """Return a function that makes paths relative to a workspace or to one of its worktrees."""
-    from kbtui.conversations.project_directories import (
+    from kbtui.conversations.workspace_and_worktree_directories import (
         list_workspace_and_worktree_paths,
         make_path_relative_to_project,
     )

@@ -255,7 +255,9 @@ class ReferenceAndCitationReader(IndexAndEngineAccess):
 
     def _make_citation_target_lookup(self, titles: Mapping[str, str]) -> CitationTargetLookup:
         from kbtui.citations.tool_call_citations import CitationTargetLookup
-        from kbtui.conversations.project_directories import list_workspace_and_worktree_paths
+        from kbtui.conversations.workspace_and_worktree_directories import (
+            list_workspace_and_worktree_paths,
+        )
         from kbtui.index.entry_and_chunk_data_types import make_subject_id
 
         directories = list_workspace_and_worktree_paths(self.workspace)

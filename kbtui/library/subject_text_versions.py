@@ -457,9 +457,9 @@ def _list_citations_of_subject_with_given_texts(
 
 
 def _add_text_read_by_call_to_citation(cite: Citation, conversation: Conversation) -> Citation:
-    """Return a citation with the text that its call read from a file that was a subject at that time.
+    """Add to a citation the text that its call read, if the call read one file, which was a subject then.
 
-    Returns the citation unchanged if there is no such text.
+    Otherwise, return the citation unchanged.
     """
     turn = conversation.find_turn(cite.turn)
     for event in turn.events if turn and cite.call is not None else ():

@@ -27,7 +27,7 @@ from kbtui.conversations.formats.published_library_conversation_format import (
     encode_published_conversation,
     is_from_published_library,
 )
-from kbtui.conversations.project_directories import list_workspace_and_worktree_paths
+from kbtui.conversations.workspace_and_worktree_directories import list_workspace_and_worktree_paths
 from kbtui.errors import KbtuiError
 from kbtui.index.chunk_splitter import add_chunk_ids, split_conversation_into_chunks
 from kbtui.index.entry_and_chunk_data_types import CatalogEntry, hash_embedded_text, make_subject_id

@@ -24,8 +24,8 @@ from kbtui.search.keyword_search import (
     CombinedTermStatistics,
     append_near_spelling_chunks_to_ranking,
 )
-from kbtui.search.passage_reranker import RERANKED_PASSAGES, PassageToRerank
 from kbtui.search.query_stemming_and_matching import FEW_KEYWORD_HITS
+from kbtui.search.rule_based_passage_reranker import RERANKED_PASSAGES, PassageToRerank
 from kbtui.search.search_pipeline import (
     HybridScoreFusion,
     SearchRun,

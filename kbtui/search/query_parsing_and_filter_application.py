@@ -487,7 +487,7 @@ class _FilterToRequestConverter:
         projects leaves out the workspace.
         """
         from kbtui.conversations.conversation_repository import list_conversations
-        from kbtui.conversations.project_directories import identify_project
+        from kbtui.conversations.workspace_and_worktree_directories import identify_project
 
         name = self._request.project_name or identify_project(str(self._workspace.root)).name
         is_project = any(value.casefold() in name.casefold() for value in values)

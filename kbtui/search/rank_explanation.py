@@ -11,7 +11,7 @@ from kbtui.index.entry_and_chunk_data_types import (
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.notices import Notice, NoticeValues
 from kbtui.search.outdated_hits_and_turns import HitFreshnessChecker
-from kbtui.search.passage_reranker import RankBonuses
+from kbtui.search.rule_based_passage_reranker import RankBonuses
 from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import (
     SCORE_DIGITS,
@@ -42,7 +42,7 @@ class _TermScoresOfExplainedChunks(NamedTuple):
     """The scores of the query's terms in one keyword index.
 
     * `chunks` are the chunks being explained that this index contains.
-    * `own` contains the terms' scores in chunks.
+    * `own` contains the score of each term in each of `chunks`.
     * `around` maps the place of each chunk to the scores of `around_terms` in the text around the
       chunk.
     """

@@ -18,12 +18,6 @@ from kbtui.search.outdated_hits_and_turns import (
     HitFreshnessChecker,
     find_turns_with_outdated_citations,
 )
-from kbtui.search.passage_reranker import (
-    RERANKED_PASSAGES,
-    PassageToRerank,
-    RankBonusCalculator,
-    RankBonuses,
-)
 from kbtui.search.query_parsing_and_filter_application import apply_query_filters, parse_query
 from kbtui.search.query_stemming_and_matching import (
     FEW_KEYWORD_HITS,
@@ -31,6 +25,12 @@ from kbtui.search.query_stemming_and_matching import (
     compute_rarity,
     count_passages_with_token,
     list_tokens_except_function_words,
+)
+from kbtui.search.rule_based_passage_reranker import (
+    RERANKED_PASSAGES,
+    PassageToRerank,
+    RankBonusCalculator,
+    RankBonuses,
 )
 from kbtui.search.search_request_and_answer import (
     LEG_DEPTH,
@@ -805,11 +805,11 @@ class _LocatedFilter(NamedTuple):
 def find_excluding_filters(
     query: ParsedQuery, request: SearchRequest, count_matches: Callable[[SearchRequest], int]
 ) -> Notice | None:
-    """Return a notice that names the filters because of which a query has no hits.
+    """Return a notice that names the filters that leave a query without hits.
 
-    If the search has hits without one of its filters, only this filter is named. Returns None if the
-    search has no filters, or if it finds nothing even without them. `request` is the original
-    request, and `count_matches` counts the passages that match a request by keywords.
+    If removing a single filter gives hits, only this filter is named. Returns None if the search has
+    no filters, or if it finds nothing even without them. `request` is the original request, and
+    `count_matches` counts the keyword matches of a request.
     """
     filters = _list_filters_in_effect(query, request)
     for one in filters:

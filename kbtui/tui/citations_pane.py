@@ -61,7 +61,7 @@ LOOKUP_TOOLS = {
 UNKNOWN_STATE_NAMES: dict[UnknownStateReason, str] = {
     "cut": "turn was given a shortened text",
     "masked": "turn was given masked secrets",
-    "part": "turn was given only a part",
+    "part": "turn was given only part of it",
     "tool": "turn was given an unknown text",
     "unreadable": "cannot be read",
 }

@@ -698,7 +698,7 @@ class EntriesScreen(ListDetailScreen):
         self._ref_to_select = ref
         self.action_reload()
 
-    def action_retry_failed_entries(self) -> None:
+    def action_retry_indexing_failed_entries(self) -> None:
         self.show_message("retrying …", "dim")
 
         def show_retry_result(_: None) -> None:

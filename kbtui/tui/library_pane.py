@@ -33,8 +33,8 @@ from kbtui.tui.framework.base_screens_and_widgets import (
     CompletingInput,
     LabeledInput,
     PaneCoveredByChildren,
-    PaneInput,
     QueryErrorHighlighter,
+    TextInputInPane,
     WrappedTextBarAboveWidget,
 )
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
@@ -858,8 +858,8 @@ class LibraryPane(PaneCoveredByChildren, Vertical):
             self.state.filter = found
             self.update_library_rows()
 
-    @on(PaneInput.EscapePressed)
-    def _clear_filter_on_escape(self, event: PaneInput.EscapePressed) -> None:
+    @on(TextInputInPane.EscapePressed)
+    def _clear_filter_on_escape(self, event: TextInputInPane.EscapePressed) -> None:
         event.stop()
         self.action_clear_filter()
         self._apply_filter_text("", typing=False)

@@ -17,7 +17,7 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.base_screens_and_widgets import (
     LeftAndRightTextLine,
     PaneCoveredByChildren,
-    PaneInput,
+    TextInputInPane,
 )
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import Span, Spans, measure_cell_width
@@ -65,7 +65,7 @@ class OutlineFactColumn:
         return 2 + max(measure_cell_width([(text, "")]) for text in texts)
 
 
-class OutlineFilterInput(PaneInput):
+class OutlineFilterInput(TextInputInPane):
     """The outline's filter input. While it has the focus, the arrow keys move the selection in the list."""
 
     BINDINGS = make_list_movement_bindings_for_focused_input("move_in_outline")
@@ -347,8 +347,8 @@ class OutlinePane(PaneCoveredByChildren, Vertical):
             self.input.value = ""
             self.post_message(self.OutlineEntryChosen(row.data, preview=False))
 
-    @on(PaneInput.EscapePressed)
-    def _clear_filter_or_leave(self, event: PaneInput.EscapePressed) -> None:
+    @on(TextInputInPane.EscapePressed)
+    def _clear_filter_or_leave(self, event: TextInputInPane.EscapePressed) -> None:
         event.stop()
         if self.input.value:
             self.input.value = ""

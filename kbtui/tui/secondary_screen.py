@@ -16,9 +16,9 @@ from kbtui.tui.framework.base_screens_and_widgets import (
     ClickableHintLine,
     LabeledInput,
     LeftAndRightTextLine,
-    PaneInput,
     StyledScreen,
-    WrappedMessage,
+    TextInputInPane,
+    WrappedMessageWidget,
     make_plain_label_text,
 )
 from kbtui.tui.framework.styled_text import Spans, join_span_texts
@@ -131,7 +131,7 @@ class HelpScreen(StyledScreen):
     def _focus_page(self) -> None:
         self.reader.focus()
 
-    @on(PaneInput.EscapePressed)
+    @on(TextInputInPane.EscapePressed)
     def action_go_back(self) -> None:
         """Clear the filter. If there is no filter, close the help."""
         if self.filter_bar.display:
@@ -171,7 +171,7 @@ class SecondaryScreen(StyledScreen):
         super().__init__()
         self.library = library
         self.reader = DocumentView()
-        self.message_line = WrappedMessage("said")
+        self.message_line = WrappedMessageWidget("said")
         self.worker = LatestOnlyWorker(self)
         self._is_refusal = False
         """Whether the message says why the last key did nothing. The next key removes the message."""
@@ -384,7 +384,7 @@ class ListDetailScreen(SecondaryScreen):
     def _on_input_submitted(self) -> None:
         self.set_focus(self.list)
 
-    @on(PaneInput.EscapePressed)
+    @on(TextInputInPane.EscapePressed)
     def _on_input_escaped(self) -> None:
         self.action_back()
 

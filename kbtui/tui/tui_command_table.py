@@ -237,7 +237,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("remove", "d,delete", "delete", "Move the entry to the trash (asks first).", 5, action="remove_subject"),
         define_command("undo", "u", "undo", "Restore the last deleted entry from the trash.", 6, needs="trashed", action="restore_removed_subject"),
         define_command("address", "o", "open address", "Open the web address that the entry was fetched from.", 2, needs="address", action="open_web_address"),
-        define_command("retry", "exclamation_mark", "retry", "Retry failed entries.", 4, needs="errors", action="retry_failed_entries"),
+        define_command("retry", "exclamation_mark", "retry", "Retry failed entries.", 4, needs="errors", action="retry_indexing_failed_entries"),
         define_command("copy", "y", "copy reference", "Copy the reference of the entry.", action="copy_reference"),
         _HIDDEN._replace(action="toggle_hidden_or_archived('hidden')"),
         define_command("archived", "comma", "archived", "Show or hide archived conversations.", action="toggle_hidden_or_archived('archived')"),

@@ -16,13 +16,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING
 
-from kbtui.conversations.project_directories import (
-    ProjectDirectories,
-    get_remembered_worktrees_path,
-    identify_project,
-    make_content_of_remembered_worktrees_file,
-    read_remembered_worktrees,
-)
 from kbtui.conversations.session_archive import (
     get_kept_session_records_directory,
     list_kept_sessions,
@@ -34,6 +27,13 @@ from kbtui.conversations.session_archive import (
     remove_unused_session_copies,
 )
 from kbtui.conversations.turn_decision_marks import Mark
+from kbtui.conversations.workspace_and_worktree_directories import (
+    WorkspaceAndWorktreeDirectories,
+    get_remembered_worktrees_path,
+    identify_project,
+    make_content_of_remembered_worktrees_file,
+    read_remembered_worktrees,
+)
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.file_reading_and_writing import FileWriteOrRemoval, write_and_remove_files_atomically
 from kbtui.light_named_tuple import NamedTuple
@@ -103,7 +103,7 @@ def collect_user_data(
             if with_searches or "search" not in file.kinds
             for record in file.read_user_records()
         ]
-        find_directory = ProjectDirectories(workspace).find_directory_of
+        find_directory = WorkspaceAndWorktreeDirectories(workspace).find_directory_of
         own = [one for one in kept if find_directory(one.working_directory)]
         if is_only_here:
             data.kept = own
@@ -130,7 +130,7 @@ def _make_exported_workspace(workspace: Workspace, project_key: str) -> Exported
     return ExportedWorkspaceData(root, workspace.id, repository, directory)
 
 
-class _UserDataDirectoryAsWorkspace(Workspace):
+class _UnregisteredWorkspaceWithDataDirectory(Workspace):
     """A workspace whose root is unknown. Its attribute `root` contains its data directory."""
 
     @property
@@ -150,7 +150,9 @@ def _list_unregistered_data_directories(known: Collection[Path]) -> Iterator[Exp
         try:
             kinds = {
                 one.kind
-                for file in list_user_data_record_files(_UserDataDirectoryAsWorkspace(folder))
+                for file in list_user_data_record_files(
+                    _UnregisteredWorkspaceWithDataDirectory(folder)
+                )
                 for one in file.read_user_records()
                 if one.value is not None
             }

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbtui.conversations.project_directories import ProjectIdentity, identify_project
+from kbtui.conversations.workspace_and_worktree_directories import ProjectIdentity, identify_project
 from kbtui.errors import UsageError
 from kbtui.file_reading_and_writing import read_regular_file, write_file_atomically
 from kbtui.light_named_tuple import NamedTuple

@@ -224,7 +224,7 @@ def convert_utf8_path_to_process_encoding(path: str) -> str:
 
 
 def _remove_redundant_slashes_and_dots(path: str) -> str:
-    """Return a path without double slashes, trailing slashes and steps `.`, as `pathlib` does."""
+    """Remove double slashes, trailing slashes and `.` components from a path, as `pathlib` does."""
     steps = [step for step in path.split("/") if step not in {"", "."}]
     return ("/" if path.startswith("/") else "") + "/".join(steps)
 

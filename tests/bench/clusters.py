@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.chunk_embedder import make_vector_table_row_without_vector
 from kbtui.index.embedding_model import find_embedding_model
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.vector_store import (
     LEAN_CANDIDATES,
     VectorStore,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorLookup
 from kbtui.index.embedding_model import EmbeddingModelKeyAndSource
@@ -23,7 +24,6 @@ from kbtui.index.entry_and_chunk_data_types import (
     select_best_chunks_and_best_of_further_entries,
     sort_ranked_chunks,
 )
-from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.published_vector_table_search import (
     PublishedVectorTableSearcher,
     find_published_vector_table_of_mirror,

@@ -18,6 +18,7 @@ from typing import Any
 
 from kbtui.engine.engine_client import EngineClient
 from kbtui.engine.engine_launcher import connect_or_start_engine
+from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailableError,
     OnnxEmbeddingModel,
@@ -26,7 +27,6 @@ from kbtui.index.embedding_model import (
     find_embedding_model,
 )
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.unembedded_entries_file import EntriesWithoutVectorsWriter
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchRequest

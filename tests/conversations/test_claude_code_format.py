@@ -28,7 +28,7 @@ from kbtui.conversations.formats.jsonl_conversation_format import (
     _parse_record_and_report_damage,
 )
 from kbtui.conversations.formats.turn_builder import TurnBuilder
-from kbtui.conversations.project_directories import remember_worktrees
+from kbtui.conversations.workspace_and_worktree_directories import remember_worktrees
 from kbtui.workspace import Workspace
 
 SAMPLES = Path(__file__).parents[1] / "data/agent_sessions/claude"

@@ -26,7 +26,7 @@ from kbtui.conversations.conversation_repository import (
     list_conversations,
     load_conversation,
 )
-from kbtui.conversations.project_directories import identify_project
+from kbtui.conversations.workspace_and_worktree_directories import identify_project
 from kbtui.errors import NothingFound, UsageError
 from kbtui.references import make_conversation_ref, parse_conversation_id, parse_conversation_ref
 from kbtui.workspace.paths import read_jp_pointer_file

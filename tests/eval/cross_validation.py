@@ -15,7 +15,10 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.search.passage_reranker import RankBonuses, compute_score_changes_from_turn_reordering
+from kbtui.search.rule_based_passage_reranker import (
+    RankBonuses,
+    compute_score_changes_from_turn_reordering,
+)
 from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import SCORE_DIGITS, SearchRequest
 from tests.eval.__main__ import GUARDED, load_set

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import TorchEmbeddingModel, find_embedding_model
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.vector_store import (
     LEAN_CANDIDATES,
     VectorStore,

@@ -15,11 +15,15 @@ from support import FIRST_ID, Builder, asked, called, content_of, said
 
 from kbtui.conversations.conversation_data_types import Conversation
 from kbtui.engine.index_refresh_worker import IndexRefreshWorker
-from kbtui.index import index_generations, indexable_entry_reader, indexer
+from kbtui.index import catalog_and_keyword_indexer, index_generations, indexable_entry_reader
+from kbtui.index.catalog_and_keyword_indexer import (
+    IndexProgress,
+    IndexRefreshChanges,
+    WorkspaceIndexWriter,
+)
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entry_and_chunk_data_types import Chunk
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import IndexProgress, IndexRefreshChanges, WorkspaceIndexWriter
 from kbtui.knowledge.front_matter import FrontMatterAndBody
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchRequest
@@ -327,7 +331,7 @@ def test_a_damaged_index_is_made_anew(built: Builder, damage: str, tmp_path: Pat
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from kbtui.index.indexer import WorkspaceIndexWriter
+from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index import keyword_index_writer as lexical; from kbtui.index import catalog_database
 from kbtui.workspace import Settings, open_workspace_at_root
 
@@ -496,7 +500,7 @@ def test_a_refresh_that_is_stopped_loses_nothing(
 def test_the_newest_subjects_and_conversations_are_searchable_before_the_rest(
     workspace_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexer, "BATCH_ENTRIES", 4)
+    monkeypatch.setattr(catalog_and_keyword_indexer, "BATCH_ENTRIES", 4)
     built = Builder(workspace_root)
     built.topics(guide={})
     for number in range(10):

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from support import Builder
 
-from kbtui.index import indexer
+from kbtui.index import catalog_and_keyword_indexer
+from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
@@ -24,7 +24,7 @@ def built(workspace_root: Path) -> Builder:
 
 @pytest.fixture
 def index(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkspaceIndexWriter]:
-    monkeypatch.setattr(indexer, "MAX_LAG", 3)
+    monkeypatch.setattr(catalog_and_keyword_indexer, "MAX_LAG", 3)
     held = WorkspaceIndexWriter(built.workspace, Settings(model="off"))
     held.refresh_index()
     yield held
@@ -61,7 +61,7 @@ def test_opened_again_one_that_is_behind_catches_up_and_has_all_it_had(
     mark = save(built, index, 1)
     assert mark < index.catalog.get_last_transaction_number()
     index.close()
-    index.storage = indexer.CatalogAndKeywordIndexWriter(
+    index.storage = catalog_and_keyword_indexer.CatalogAndKeywordIndexWriter(
         built.workspace.cache_dir, Settings(model="off")
     )
     index.catalog = index.storage.catalog

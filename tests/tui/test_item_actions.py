@@ -434,7 +434,7 @@ async def test_without_an_editor_that_is_said(
         await tui.until("No editor is set")
         await tui.open(TALK)
         await tui.press("e")
-        await tui.until("Go to a tool call or a change first, to edit its file.")
+        await tui.until("To edit a file, go to the tool call or change first.")
 
 
 # the first topic

@@ -188,7 +188,7 @@ async def test_a_mark_set_before_the_topics_are_read_is_set(book: Builder) -> No
         await tui.open("project/start")
         await at_once(tui, "P", "space", "ctrl+s")
         await tui.until("This will be written")
-        assert "Nothing is written yet" in tui.text
+        assert "Nothing has been written yet" in tui.text
 
 
 class Failing(WithoutEngine):

@@ -244,7 +244,7 @@ async def test_only_the_second_w_writes_exactly_what_was_shown(book: Builder, kb
         await shop.shown()
         for line in ('-disabled = ["old"]', '+disabled = ["retry"]', '+  "start",'):
             assert (line in shop.tui.text) == (not line.startswith("-")), shop.tui.text
-        assert "Nothing is written yet." in shop.tui.text
+        assert "Nothing has been written yet." in shop.tui.text
         assert tree_hash(book.root) == before
         await shop.press("ctrl+s")
         await shop.tui.until("Written to .jp/kb.toml")

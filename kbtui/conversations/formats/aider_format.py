@@ -36,7 +36,10 @@ from kbtui.conversations.formats.stored_session import (
     make_title_from_user_request,
 )
 from kbtui.conversations.formats.turn_builder import TurnBuilder
-from kbtui.conversations.project_directories import ProjectDirectories, ProjectDirectory
+from kbtui.conversations.workspace_and_worktree_directories import (
+    ProjectDirectory,
+    WorkspaceAndWorktreeDirectories,
+)
 from kbtui.errors import WorkspaceError
 from kbtui.file_reading_and_writing import get_inode_size_and_mtime
 from kbtui.light_named_tuple import NamedTuple
@@ -212,7 +215,7 @@ class _CachedAiderSessionList(NamedTuple):
 
 def _iterate_possible_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDirectory]]:
     """Yield the path of each possible history file, and the file's project directory."""
-    projects = ProjectDirectories(workspace)
+    projects = WorkspaceAndWorktreeDirectories(workspace)
     chosen = read_client_environment_variable("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
     seen: set[str] = set()
     # aider writes the file to the root of a repository. Its sessions belong to the project at the root.

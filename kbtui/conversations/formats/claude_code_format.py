@@ -39,7 +39,7 @@ from kbtui.conversations.formats.stored_session import (
     stat_session_file,
 )
 from kbtui.conversations.formats.turn_builder import count_base64_bytes
-from kbtui.conversations.project_directories import ProjectDirectories
+from kbtui.conversations.workspace_and_worktree_directories import WorkspaceAndWorktreeDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.conversation_data_types import ConversationFileFacts, ConversationInfo
     from kbtui.conversations.formats.turn_builder import TurnBuilder
-    from kbtui.conversations.project_directories import ProjectDirectory
+    from kbtui.conversations.workspace_and_worktree_directories import ProjectDirectory
     from kbtui.workspace import Workspace
 
 _HEAD_BYTES = 256 << 10
@@ -63,7 +63,10 @@ _LONG_HEAD_BYTES = 32 << 20
 The first records can be longer than `_HEAD_BYTES`, for example because they contain images.
 """
 _TAIL_BYTES = 64 << 10
-"""The number of bytes read from the end of a file to find the title, which the agent repeats."""
+"""The number of bytes read from the end of a file to find the title.
+
+The agent writes the title again and again, so the end of a file usually contains it, too.
+"""
 _FOLDER_CHARACTERS = 100
 """Of a folder name that is longer than this, only this many characters at the beginning are compared.
 
@@ -173,7 +176,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         """Find all sessions of a workspace, or only the session with the id `only`."""
         wanted = only.removeprefix(self.id_prefix) if only is not None else None
         session = wanted.partition("~")[0] if wanted is not None else None
-        projects = ProjectDirectories(workspace)
+        projects = WorkspaceAndWorktreeDirectories(workspace)
         found: list[StoredSession] = []
         unusable: list[SkippedConversationPath] = []
         own = {make_project_directory_name(one.path): one for one in projects.directories}
@@ -270,7 +273,9 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         """Return the folders that may contain sessions of the project."""
         return [
             Path(folder)
-            for folder in _list_claude_folders_of_project(ProjectDirectories(workspace), [])
+            for folder in _list_claude_folders_of_project(
+                WorkspaceAndWorktreeDirectories(workspace), []
+            )
         ]
 
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
@@ -323,7 +328,7 @@ def make_project_directory_name(directory: str) -> str:
 
 
 def _list_claude_folders_of_project(
-    projects: ProjectDirectories, unusable: list[SkippedConversationPath]
+    projects: WorkspaceAndWorktreeDirectories, unusable: list[SkippedConversationPath]
 ) -> list[str]:
     """Return the session folders whose names match a directory of the project."""
     root = f"{get_claude_directory()}/projects"

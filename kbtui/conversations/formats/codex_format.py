@@ -55,7 +55,7 @@ from kbtui.conversations.formats.turn_builder import (
     count_base64_bytes,
     get_text_or_none,
 )
-from kbtui.conversations.project_directories import ProjectDirectories
+from kbtui.conversations.workspace_and_worktree_directories import WorkspaceAndWorktreeDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
@@ -160,7 +160,7 @@ class CodexFormat(JsonlConversationFormat):
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[SkippedConversationPath]]:
         """Find all sessions of a workspace, or only the session with the id `only`."""
-        projects = ProjectDirectories(workspace)
+        projects = WorkspaceAndWorktreeDirectories(workspace)
         home = find_codex_directory()
         index = f"{home}/session_index.jsonl"
         status = stat_session_file(index)
@@ -196,7 +196,7 @@ class CodexFormat(JsonlConversationFormat):
             return False
         if directory is None:
             return False
-        return ProjectDirectories(workspace).find_directory_of(directory) is None
+        return WorkspaceAndWorktreeDirectories(workspace).find_directory_of(directory) is None
 
     def count_conversations_of_all_projects(self) -> int:
         """Count the sessions in all projects.
@@ -230,7 +230,7 @@ class CodexFormat(JsonlConversationFormat):
     def _collect_sessions(
         self,
         paths: list[tuple[str, bool]],
-        projects: ProjectDirectories,
+        projects: WorkspaceAndWorktreeDirectories,
         names: dict[str, str],
         only: str | None,
         found: dict[str, StoredSession],

@@ -56,7 +56,7 @@ from kbtui.conversations.formats.turn_builder import (
     format_media_placeholder,
     get_text_or_none,
 )
-from kbtui.conversations.project_directories import ProjectDirectories
+from kbtui.conversations.workspace_and_worktree_directories import WorkspaceAndWorktreeDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.light_named_tuple import NamedTuple
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.conversation_data_types import ConversationFileFacts, ConversationInfo
     from kbtui.conversations.formats.conversation_format import StoredConversation
-    from kbtui.conversations.project_directories import ProjectDirectory
+    from kbtui.conversations.workspace_and_worktree_directories import ProjectDirectory
     from kbtui.workspace import Workspace
 
 ID_PREFIX = "gemini-"
@@ -111,7 +111,7 @@ class GeminiCliFormat(ConversationFormat):
     ) -> tuple[Sequence[StoredConversation], list[SkippedConversationPath]]:
         """Find all sessions of a workspace, or only the session with the id `only`."""
         unusable: list[SkippedConversationPath] = []
-        projects = ProjectDirectories(workspace)
+        projects = WorkspaceAndWorktreeDirectories(workspace)
         owners = _map_project_hashes(projects)
         files = list(_iterate_session_files(projects, owners, unusable))
         if only is not None:
@@ -255,7 +255,7 @@ def hash_project_path(path: str) -> str:
 
 
 def _map_project_hashes(
-    projects: ProjectDirectories,
+    projects: WorkspaceAndWorktreeDirectories,
 ) -> dict[str, tuple[str, ProjectDirectory]]:
     owners: dict[str, tuple[str, ProjectDirectory]] = {}
     for project in projects.directories:
@@ -266,7 +266,7 @@ def _map_project_hashes(
 
 
 def _iterate_session_files(
-    projects: ProjectDirectories,
+    projects: WorkspaceAndWorktreeDirectories,
     owners: dict[str, tuple[str, ProjectDirectory]],
     unusable: list[SkippedConversationPath],
 ) -> Iterator[_GeminiSessionFile]:

@@ -54,7 +54,7 @@ from kbtui.conversations.formats.turn_builder import (
     get_count_or_none,
     get_text_or_none,
 )
-from kbtui.conversations.project_directories import ProjectDirectories
+from kbtui.conversations.workspace_and_worktree_directories import WorkspaceAndWorktreeDirectories
 from kbtui.dates import convert_unix_time_to_datetime
 from kbtui.errors import WorkspaceError
 from kbtui.file_reading_and_writing import read_inode_size_and_mtime
@@ -106,7 +106,7 @@ class OpencodeFormat(ConversationFormat):
 
         If `only` is an id, only the session with this id is searched for.
         """
-        projects = ProjectDirectories(workspace)
+        projects = WorkspaceAndWorktreeDirectories(workspace)
         own_id = (
             None
             if only is None
@@ -127,7 +127,7 @@ class OpencodeFormat(ConversationFormat):
         return list(found.values()), problems
 
     def _find_sessions_in_database(
-        self, path: str, projects: ProjectDirectories, own_id: str | None
+        self, path: str, projects: WorkspaceAndWorktreeDirectories, own_id: str | None
     ) -> list[StoredSession]:
         """Return the project's sessions in the database at `path`, or only the session `own_id`.
 
@@ -161,7 +161,7 @@ class OpencodeFormat(ConversationFormat):
 
     def _find_sessions_in_files(
         self,
-        projects: ProjectDirectories,
+        projects: WorkspaceAndWorktreeDirectories,
         own_id: str | None,
         moved: set[str],
         problems: list[SkippedConversationPath],
@@ -193,7 +193,7 @@ class OpencodeFormat(ConversationFormat):
         self,
         row: dict[str, Any],
         path: str,
-        projects: ProjectDirectories,
+        projects: WorkspaceAndWorktreeDirectories,
         signature: str,
         read_facts: Callable[[], ConversationFileFacts],
     ) -> StoredSession:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kbtui.conversations.conversation_data_types import ConversationFileFacts
-    from kbtui.conversations.project_directories import ProjectDirectory
+    from kbtui.conversations.workspace_and_worktree_directories import ProjectDirectory
     from kbtui.file_reading_and_writing import FileState
 
 HEAD_BLOCK_BYTES = 16 << 10

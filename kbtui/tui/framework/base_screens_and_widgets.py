@@ -405,10 +405,10 @@ class WrappedTextBarAboveWidget(StyledTextWidget):
 MAX_MESSAGE_LINES = 4
 
 
-class WrappedMessage(StyledTextWidget):
+class WrappedMessageWidget(StyledTextWidget):
     """A message on at most `MAX_MESSAGE_LINES` wrapped lines. Lines beyond these are left out."""
 
-    DEFAULT_CSS = "WrappedMessage { height: 1; padding: 0 1; background: $background; }"
+    DEFAULT_CSS = "WrappedMessageWidget { height: 1; padding: 0 1; background: $background; }"
 
     def __init__(self, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -450,7 +450,7 @@ class SanitizedInput(Input):
         self.insert_text_at_cursor(sanitize_to_one_line(text, "strip"))
 
 
-class PaneInput(SanitizedInput):
+class TextInputInPane(SanitizedInput):
     """An input in a pane.
 
     Esc always leaves the input, even if the user has changed the keys of the pane.
@@ -465,7 +465,7 @@ class PaneInput(SanitizedInput):
         self.post_message(self.EscapePressed())
 
 
-class CompletingInput(PaneInput):
+class CompletingInput(TextInputInPane):
     """An input in a pane of the main screen. Tab runs the action `accept_completion` of the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "screen.accept_completion", show=False)]
@@ -490,7 +490,7 @@ class LabeledInput(Horizontal):
         name: str,
         label: str,
         highlighter: Highlighter | None = None,
-        input_class: type[PaneInput] = PaneInput,
+        input_class: type[TextInputInPane] = TextInputInPane,
     ) -> None:
         super().__init__(classes="entry")
         self._label = label
@@ -498,7 +498,7 @@ class LabeledInput(Horizontal):
         self.display = False
 
     @cached_property
-    def input(self) -> PaneInput:
+    def input(self) -> TextInputInPane:
         """The input widget. It is created when this property is first read."""
         return self._create_input()
 

@@ -18,7 +18,7 @@ from kbtui.tui.framework.base_screens_and_widgets import (
     SanitizedInput,
     StyledScreen,
     StyledTextWidget,
-    WrappedMessage,
+    WrappedMessageWidget,
     make_plain_label_text,
 )
 from kbtui.tui.framework.row_list import ListRow, RowList
@@ -206,7 +206,7 @@ class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="question"):
-            asked, answers = WrappedMessage("asked"), ClickableHintLine(id="answers")
+            asked, answers = WrappedMessageWidget("asked"), ClickableHintLine(id="answers")
             asked.set_message(self._question, "strong")
             answers.left = format_key_hints([*self._answers.items(), ("Esc", "no")])
             yield asked
@@ -343,7 +343,7 @@ class FormDialog(StyledScreen):
         self._save, self._format_error = save, format_error
         self._fields = {field.name: field for field in fields}
         self._save_worker = LatestOnlyWorker(self)
-        self._message = WrappedMessage("form-said")
+        self._message = WrappedMessageWidget("form-said")
         self._is_saving = False
 
     def compose(self) -> ComposeResult:

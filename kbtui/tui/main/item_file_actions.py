@@ -197,14 +197,14 @@ class ItemFileActions:
         path, line = file
         self._run_with_activity_shown(
             "reading conversations …",
-            lambda: self._combine_turns_with_users_marks(
+            lambda: self._add_users_marks_to_turns_touching_file(
                 find_turns_touching_file(self._main.library.workspace, path), line
             ),
             self._ask_which_turn_to_open,
             holds_keys=True,
         )
 
-    def _combine_turns_with_users_marks(
+    def _add_users_marks_to_turns_touching_file(
         self, found: FileTurnHistory, line: int
     ) -> _TurnsTouchingFileAndMarks:
         marks = self._main.library.find_all_marks_in_conversations_of_turns(
@@ -262,7 +262,7 @@ class ItemFileActions:
         """
 
         def find_turns_that_wrote_lines(lines: str) -> _TurnsTouchingFileAndMarks:
-            return self._combine_turns_with_users_marks(
+            return self._add_users_marks_to_turns_touching_file(
                 self._main.library.blame(f"{path}:{lines.strip()}"), 0
             )
 

@@ -138,7 +138,7 @@ class MainScreen(StyledScreen):
             clock,
             self.reader_pane,
             self.status,
-            self._update_screen_after_opening,
+            self._update_screen_after_showing_document,
             self.open_target_in_reader,
         )
         context = MainScreenContext(
@@ -496,7 +496,7 @@ class MainScreen(StyledScreen):
         if ref is not None:
             self.open_target_in_reader(make_navigation_target(ref))
 
-    def _update_screen_after_opening(
+    def _update_screen_after_showing_document(
         self, document: ReaderDocument, target: NavigationTarget, is_reload: bool
     ) -> None:
         """Update the citations, key hints, session and library after a document has been shown."""

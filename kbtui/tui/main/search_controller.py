@@ -913,7 +913,7 @@ class SearchController:
         )
 
     def _list_project_names(self) -> list[str]:
-        from kbtui.conversations.project_directories import identify_project
+        from kbtui.conversations.workspace_and_worktree_directories import identify_project
         from kbtui.userdata.workspace_registry import list_registered_workspaces
 
         names = [identify_project(str(self._library.workspace.root)).name]

@@ -391,7 +391,7 @@ class SelectedItemActions:
             )
             return
         if ref.kind == "conversation":
-            main.show_why_key_does_nothing("Go to a tool call or a change first, to edit its file.")
+            main.show_why_key_does_nothing("To edit a file, go to the tool call or change first.")
             return
         if ref.kind != "subject":
             key = find_key_label_of_command("copy_more", main.screen.configured_keys)

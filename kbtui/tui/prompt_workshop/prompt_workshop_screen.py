@@ -91,7 +91,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PromptWorkshopPreview:
+class WorkshopPreviewDocument:
     """A document for the right pane of the workshop.
 
     `size` is the size of the document's text, or None if assistants do not receive this text. `line`
@@ -108,7 +108,7 @@ def make_workshop_preview(
     node: SubjectTreeNode,
     view: str,
     result: SubjectPatternMatches | None,
-) -> PromptWorkshopPreview:
+) -> WorkshopPreviewDocument:
     """Return the preview of the selected row, or of the pattern that the user is trying.
 
     If this preview cannot be built, return one that shows the error. Called in a background thread.
@@ -126,7 +126,7 @@ def _make_tree_node_preview(
     node: SubjectTreeNode,
     view: str,
     result: SubjectPatternMatches | None,
-) -> PromptWorkshopPreview:
+) -> WorkshopPreviewDocument:
     knowledge = prompt_with_changes.knowledge
     if result is not None and result.preloads:
         tried = knowledge.copy_with_preload_options(result.preloads)
@@ -158,7 +158,7 @@ def escape_glob(text: str) -> str:
 
 def _make_learn_output_preview(
     knowledge: KnowledgeBase, topic: str, patterns: tuple[str, ...]
-) -> PromptWorkshopPreview:
+) -> WorkshopPreviewDocument:
     """Return a preview with the exact output of `learn`."""
     text = knowledge.learn(topic, list(patterns), has_prompt=True).text
     command = " ".join(["learn", quote(topic), *map(quote, patterns)])
@@ -167,17 +167,19 @@ def _make_learn_output_preview(
     )
 
 
-def _make_prompt_preview(title: str, text: str | None) -> PromptWorkshopPreview:
+def _make_prompt_preview(title: str, text: str | None) -> WorkshopPreviewDocument:
     if text is None:
         return _make_message_preview("prompt", NO_KNOWLEDGE_SECTION)
     return _make_preview_of_text_for_assistants("prompt", title, text)
 
 
-def _make_preview_of_text_for_assistants(key: str, title: str, text: str) -> PromptWorkshopPreview:
+def _make_preview_of_text_for_assistants(
+    key: str, title: str, text: str
+) -> WorkshopPreviewDocument:
     document = build_assistant_text_document(key, sanitize_to_one_line(title), text, view="prompt")
     size = measure_prompt_size(text)
     document.size = size.format_prompt_size_with_units()
-    return PromptWorkshopPreview(document, size)
+    return WorkshopPreviewDocument(document, size)
 
 
 def _find_subject_line_in_system_prompt(
@@ -199,7 +201,7 @@ def _find_subject_line_in_system_prompt(
 
 def _make_jp_prompt_section_preview(
     prompt_with_changes: SystemPromptWithUnsavedChanges, number: int
-) -> PromptWorkshopPreview:
+) -> WorkshopPreviewDocument:
     if number >= len(prompt_with_changes.jp_sections):
         return _make_message_preview("fragment", "This prompt section no longer exists.")
     section = prompt_with_changes.jp_sections[number]
@@ -216,28 +218,28 @@ def _make_jp_prompt_section_preview(
     blocks += make_source_text_blocks("text", section.content, above=1)
     size = measure_prompt_size(section.content)
     key, size_text = f"fragment:{number}:{section.path}", size.format_prompt_size_with_units()
-    return PromptWorkshopPreview(
+    return WorkshopPreviewDocument(
         ReaderDocument(key, sanitize_to_one_line(section.name), blocks, size=size_text), size
     )
 
 
 def _make_message_preview(
     key: str, message: str, where: str | None = None, hint: str | None = None
-) -> PromptWorkshopPreview:
+) -> WorkshopPreviewDocument:
     blocks = make_blocks_of_problem_and_hint([(sanitize_to_one_line(message), "")], where, hint)
-    return PromptWorkshopPreview(ReaderDocument(f"message:{key}", "", blocks))
+    return WorkshopPreviewDocument(ReaderDocument(f"message:{key}", "", blocks))
 
 
 def make_toml_change_preview(
     change: TomlFileChange, heading: str, note: str
-) -> PromptWorkshopPreview:
+) -> WorkshopPreviewDocument:
     """Return a preview with a heading, a note, and the unified diff of a change."""
     blocks: list[ReaderBlock] = [
         make_heading_block_with_note("head", sanitize_to_one_line(heading), above=0),
         ParagraphReaderBlock("words", [(note, "dim")]),
         *make_source_text_blocks("text", change.diff, language="diff", above=1),
     ]
-    return PromptWorkshopPreview(ReaderDocument("change", "", blocks))
+    return WorkshopPreviewDocument(ReaderDocument("change", "", blocks))
 
 
 # the screen
@@ -285,7 +287,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.pattern_result = SubjectPatternMatches("")
         self.filter = LabeledInput("choose", "filter")
         self.view = "learn"
-        self.preview: PromptWorkshopPreview | None = None
+        self.preview: WorkshopPreviewDocument | None = None
         self._pattern_topic: str | None = None
         """The topic in which patterns without a topic are matched."""
         self._has_match_rows = False
@@ -569,7 +571,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         make_preview = partial(make_workshop_preview, prompt_with_changes, node, view, result)
         self.run_in_thread(make_preview, self._show_built_preview, self._preview_worker)
 
-    def _show_built_preview(self, preview: PromptWorkshopPreview) -> None:
+    def _show_built_preview(self, preview: WorkshopPreviewDocument) -> None:
         if self._shown_change is not None:
             return
         self._show_preview(preview)
@@ -581,7 +583,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 outcome = growth or "prompt size unchanged"
             self.pattern_bar.show_pattern_result(result, outcome)
 
-    def _show_preview(self, preview: PromptWorkshopPreview) -> None:
+    def _show_preview(self, preview: WorkshopPreviewDocument) -> None:
         before, self.preview = self.preview, preview
         document = preview.document
         if before and (before.document.key, before.line) == (document.key, preview.line):
@@ -625,22 +627,22 @@ class PromptWorkshopScreen(ListDetailScreen):
         """
         if self._shown_change is not None:
             self.action_review_or_write_marks()
-        elif key := self.list.selected_tree_node.foldable_row_key:
+        elif key := self.list.selected_tree_node.row_key_if_foldable:
             self.options.opened ^= {key}
             self._rebuild_tree_rows()
         else:
             self.set_focus(self.reader)
 
     def action_unfold_row(self) -> None:
-        if key := self.list.selected_tree_node.foldable_row_key:
+        if key := self.list.selected_tree_node.row_key_if_foldable:
             self.options.opened.add(key)
             self._rebuild_tree_rows()
 
     def action_fold_row(self) -> None:
         """Fold the selected topic or folder if it is unfolded. Otherwise, select the parent row."""
         node = self.list.selected_tree_node
-        if node.foldable_row_key in self.options.opened:
-            self.options.opened.remove(node.foldable_row_key)
+        if node.row_key_if_foldable in self.options.opened:
+            self.options.opened.remove(node.row_key_if_foldable)
             self._rebuild_tree_rows()
         elif node.topic:
             self.list.select_row(list_parent_row_keys(node.topic, node.name.rstrip("/"))[-1])
@@ -767,7 +769,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._preview_worker.discard_pending_results()
         state = self.prompt_with_changes
         growth = format_prompt_size_change(state.written_size, state.size) if state else ""
-        note = f"Prompt: {growth or 'size unchanged'}. Nothing is written yet."
+        note = f"Prompt: {growth or 'size unchanged'}. Nothing has been written yet."
         heading = f"This will be written to {change.name}"
         self._show_preview(make_toml_change_preview(change, heading, note))
         write, enter, back = map(self.get_key_label, ("write", "open", "back"))

@@ -16,7 +16,7 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import format_counted_noun, measure_text_width, sanitize_to_one_line
 from kbtui.tui.framework.base_screens_and_widgets import (
     LeftAndRightTextLine,
-    PaneInput,
+    TextInputInPane,
     get_configured_keys,
 )
 from kbtui.tui.framework.styled_text import Spans, measure_cell_width, truncate_spans
@@ -246,7 +246,7 @@ def _find_pattern_problem(
 # the line where a pattern is typed
 
 
-class SubjectPatternInput(PaneInput):
+class SubjectPatternInput(TextInputInPane):
     """The input for a pattern. While it has the focus, the arrow keys move the selection in the list."""
 
     BINDINGS = make_list_movement_bindings_for_focused_input("screen.move_in_list")

@@ -58,7 +58,7 @@ class SubjectTreeNode(NamedTuple):
     shows_path: bool = False
 
     @property
-    def foldable_row_key(self) -> str:
+    def row_key_if_foldable(self) -> str:
         """The row key of a topic or folder; "" for other nodes, because they cannot be folded."""
         if self.kind == "topic":
             return f"topic:{self.topic}"
@@ -132,7 +132,7 @@ def _make_topic_rows(
             depth = path.rstrip("/").count("/") + 1
             if path.endswith("/"):
                 node = SubjectTreeNode("folder", topic, path, depth)
-                yield _make_tree_row(node.foldable_row_key, node)
+                yield _make_tree_row(node.row_key_if_foldable, node)
             else:
                 yield _make_subject_row(topic, path, depth)
 
@@ -242,7 +242,7 @@ class SubjectTreeList(RowList):
     ) -> tuple[Spans, Spans]:
         """Return the name of a topic or folder (left), and its subject counts and size (right)."""
         topic, prefix = node.topic, node.name
-        is_opened = node.foldable_row_key in self._options.opened or bool(self._options.words)
+        is_opened = node.row_key_if_foldable in self._options.opened or bool(self._options.words)
         left: Spans = [("  " * node.depth, ""), ("▾ " if is_opened else "▸ ", "dim")]
         right: Spans = []
         if node.kind == "folder":

@@ -279,8 +279,8 @@ class SystemPromptWithUnsavedChanges:
     * `marks` are the changes. `refusals` are changes that are not possible, with the reasons.
     * `prompt` is the `<knowledge>` section with the changes, and `size` is its size. `written_size`
       is the size of the section without the changes.
-    * `preloads`, `listings` and `sums` contain, by topic, the sizes of its pre-loaded subjects, of its
-      listing and of its folders.
+    * Three attributes map each topic to sizes: `preloads` to those of its pre-loaded subjects,
+      `listings` to that of its listing, and `sums` to those of its folders.
     """
 
     written: KnowledgeBase

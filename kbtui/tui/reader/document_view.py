@@ -83,7 +83,7 @@ class DocumentViewport:
         self.is_model_view = False
         """Whether the document is shown as the model sees it, not as the user sees it (`ReaderBlock.view`)."""
         self.code_offset: int | None = None
-        """The number of cells by which wide code is scrolled to the left; None if code is wrapped."""
+        """The number of cells of wide code that are hidden at the left by scrolling; None if code is wrapped."""
         self.current_match: tuple[int, int] | None = None
         """The index of the block that contains the current match, and the match's index in this block."""
         self.layout_count = 0
@@ -788,7 +788,7 @@ class DocumentView(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
     ALLOW_SELECT: ClassVar[bool] = True
     BINDINGS = MOVE_BINDINGS
 
-    class CursorMoved(Message):
+    class DocumentCursorMoved(Message):
         """The cursor moved, or the view shows another document."""
 
     def __init__(self) -> None:
@@ -825,7 +825,7 @@ class DocumentView(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
             self.viewport.resize(max(8, region.width - 1), region.height)
 
     def redraw_after_viewport_change(self) -> None:
-        """Update the scroll bar, repaint, and post `CursorMoved`.
+        """Update the scroll bar, repaint, and post `DocumentCursorMoved`.
 
         Call this after each change of the viewport.
         """
@@ -836,7 +836,7 @@ class DocumentView(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
             self.scroll_y = self.scroll_target_y = port.count_lines_before_position(port.top)
         self._is_syncing = False
         self._repaint_changed_lines()
-        self.post_message(self.CursorMoved())
+        self.post_message(self.DocumentCursorMoved())
 
     def _repaint_changed_lines(self) -> None:
         before, rows = self._painted_rows, self.viewport.rows

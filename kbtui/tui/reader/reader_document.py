@@ -431,7 +431,8 @@ def _find_best_matching_block(
 
     Return None if there is no match. Only blocks with a match of `pattern` are considered. The best
     block is the one that contains the beginning of the passage, or else the one with the greatest
-    number of distinct matches. The content of a fold is better than its heading.
+    number of distinct matches. A block in a fold is preferred to the fold's
+    heading.
     """
     probe = _compile_passage_start_pattern(passage)
     best_score, best = 0.0, None

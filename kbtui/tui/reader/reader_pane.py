@@ -20,7 +20,7 @@ from kbtui.tui.framework.base_screens_and_widgets import (
     LabeledInput,
     LeftAndRightTextLine,
     PaneCoveredByChildren,
-    PaneInput,
+    TextInputInPane,
     WrappedTextBarAboveWidget,
     get_configured_keys,
     make_plain_label_text,
@@ -300,8 +300,8 @@ class ReaderPane(PaneCoveredByChildren, Vertical):
 
     # the header
 
-    @on(DocumentView.CursorMoved)
-    def _update_header_after_cursor_move(self, event: DocumentView.CursorMoved) -> None:
+    @on(DocumentView.DocumentCursorMoved)
+    def _update_header_after_cursor_move(self, event: DocumentView.DocumentCursorMoved) -> None:
         event.stop()
         self.update_header()
         self.post_message(self.CursorPositionChanged())
@@ -678,14 +678,14 @@ class ReaderPane(PaneCoveredByChildren, Vertical):
             self.post_message(self.CursorPositionChanged())
 
     def go_to_match_at_index(self, match: int) -> None:
-        """Go to the match with the index `match`. After the last match, the indices start again at the first."""
+        """Go to the match with the index `match`. An index past the last match wraps around to the first."""
         if self.matches:
             self.match_index = match % len(self.matches)
             self.viewport.go_to_match_in_block(*self.matches[self.match_index])
             self.document_view.redraw_after_viewport_change()
 
-    @on(PaneInput.EscapePressed)
-    def _end_find_after_escape(self, event: PaneInput.EscapePressed) -> None:
+    @on(TextInputInPane.EscapePressed)
+    def _end_find_after_escape(self, event: TextInputInPane.EscapePressed) -> None:
         event.stop()
         self.action_end_find_and_clear_matches()
 

@@ -303,7 +303,7 @@ class JpContentBlockDecoder:
     def _add_bytes_to_block(self, block: ContentBlock, data: bytes) -> None:
         """Add bytes to a block as text if they are UTF-8 without NUL characters.
 
-        Of media, encrypted data and other bytes that are not such text, only the size is added.
+        For all other bytes, such as media or encrypted data, add only the size.
         """
         is_media = (block.media_type or "").startswith(("image/", "audio/", "video/"))
         if data.startswith(_AGE_SIGNATURES):

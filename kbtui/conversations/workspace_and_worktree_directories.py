@@ -37,7 +37,7 @@ class ProjectDirectory(NamedTuple):
     worktree: str | None
 
 
-class ProjectDirectories:
+class WorkspaceAndWorktreeDirectories:
     """The directories whose conversations belong to one workspace.
 
     They are the workspace itself, and the same directory in the other worktrees of its Git
@@ -87,7 +87,7 @@ class ProjectDirectories:
 
 def list_workspace_and_worktree_paths(workspace: Workspace) -> list[str]:
     """Return the paths of a workspace and of the same directory in every other worktree."""
-    return [one.path for one in ProjectDirectories(workspace).directories]
+    return [one.path for one in WorkspaceAndWorktreeDirectories(workspace).directories]
 
 
 def make_path_relative_to_project(path: str, directories: Iterable[str]) -> str:

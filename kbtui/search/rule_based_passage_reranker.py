@@ -40,10 +40,13 @@ CONVERSATION_WEIGHT = 0.3
 CONVERSATION_PASSAGES = 3
 """The bonus for a conversation is computed from at most this many other passages, the best ones."""
 NEIGHBOUR_WEIGHTS = (0.07, 0.05, 0.02)
-"""The bonus of a turn's passage, as shares of the scores of the passages one, two and three places away."""
+"""A turn's passage gets these shares of the scores of the passages one, two and three places away as a bonus."""
 
 REASONING_BONUS = -3.0
-"""The (negative) bonus of reasoning, which only restates the question; the answer is in a later message."""
+"""The bonus for a passage of reasoning.
+
+It is negative, because reasoning only restates the question, and the answer is in a later message.
+"""
 
 _QUESTION_MARKS = frozenset("?？؟")
 
@@ -189,10 +192,10 @@ def _compute_reply_bonuses(turns: Sequence[PassageToRerank]) -> list[float]:
 
 
 def _compute_bonuses_from_other_turns(turns: Sequence[PassageToRerank]) -> list[float]:
-    """Return each passage's bonus for other passages of its conversation that match the query.
+    """Return the bonus that each passage gets because other passages of its conversation match the query.
 
-    The bonus is a share of the mean score of the best of these passages, plus shares of the scores of the
-    passages near this one.
+    The bonus has two parts: a share of the mean score of the best other passages, and a share of the
+    score of each nearby passage.
     """
     scores: dict[Hashable, list[float]] = defaultdict(list)
     by_place = {(one.owner, one.chunk.ordinal): one.score for one in turns}

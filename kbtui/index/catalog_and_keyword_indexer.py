@@ -429,7 +429,9 @@ class WorkspaceIndexWriter:
         """Remove the entries with the ids `gone`, and index `subjects` and `conversations`."""
         from kbtui.citations.tool_call_citations import CitationTargetLookup
         from kbtui.conversations.conversation_repository import list_conversations
-        from kbtui.conversations.project_directories import list_workspace_and_worktree_paths
+        from kbtui.conversations.workspace_and_worktree_directories import (
+            list_workspace_and_worktree_paths,
+        )
 
         # Read the metadata of conversations only if a conversation has changed.
         infos = list_conversations(self.workspace, counts=False) if conversations else []
