@@ -260,7 +260,10 @@ def measure_text_width(text: str) -> int:
 
 
 MAX_COMPARED_MATCHES = 100
-"""Only the first matches of a passage, this many, are compared: the time grows with the square of their count."""
+"""At most this many matches of a passage, the first ones, are compared.
+
+The time grows with the square of their number.
+"""
 
 
 def remove_repeated_title(

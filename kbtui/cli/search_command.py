@@ -446,7 +446,7 @@ def _iterate_explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
     ]
     if among_turns:
         yield f"    among the turns: {', '.join(among_turns)}"
-        yield f"    the passage's new place among the turns changes the score by {explained['place_gives']:+.4f}"
+        yield f"    the passage's new rank among the turns changes the score by {explained['place_gives']:+.4f}"
     for line in describe_query_words_missing_from_passage(explained["missing"]):
         yield f"    {sanitize(line)}"
     if explained["embedded"] is not None:

@@ -89,7 +89,7 @@ def _add_turn_mark(library: Library, args: Namespace) -> int:
     if args.by is not None and args.state != "superseded":
         raise UsageError("only `superseded` takes a reference", where="--by")
     if args.by is None and args.state == "superseded":
-        hint = "write --by REF, such as --by jp-c17457886043:3 or --by topic/slug; if nothing applies instead, use `rejected`"
+        hint = "add --by REF, such as --by jp-c17457886043:3 or --by topic/slug; if nothing replaces the marked text, use `rejected`"
         raise UsageError(
             "`superseded` needs a reference to the text that applies instead",
             where="--by",

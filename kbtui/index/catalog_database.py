@@ -691,7 +691,7 @@ class CatalogDatabase:
     def list_citations_of_targets(
         self, targets: Iterable[str]
     ) -> list[CitationWithGivenSubjectText]:
-        """Return all citations of the subjects with these targets, newest first."""
+        """Return all citations of the subjects that `targets` identifies, newest first."""
         query = (
             f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations WHERE kind = 'subject' "
             "AND target IN (SELECT value FROM json_each(?)) ORDER BY coalesce("

@@ -124,10 +124,10 @@ def _add_model_files_to_digest(folder: Path, digest: Any) -> None:
 
 
 def check_package_import(name: str) -> None:
-    """Import a package that search by meaning needs, to check that the package works.
+    """Check that a package required for search by meaning works, by importing it.
 
-    Raises `EmbeddingModelUnavailableError` if the package is missing or broken. The hint of the error is the
-    command that installs the package again.
+    Raises `EmbeddingModelUnavailableError` if the package is missing or broken. The error's hint is
+    the command that reinstalls the package.
     """
     from importlib import import_module
     from importlib.metadata import PackageNotFoundError, version

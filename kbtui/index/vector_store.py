@@ -390,7 +390,8 @@ class VectorStore:
         """Return the age of the oldest of the given versions of the table, plus `VERSION_MARGIN`.
 
         LanceDB deletes versions by age, according to the clocks of the machines that wrote them. If a
-        clock is wrong, additional versions may be kept, but none of these versions is deleted.
+        clock is wrong by less than `VERSION_MARGIN`, extra versions may be kept, but none of the given
+        versions is deleted.
         """
         table: Any = self.table
         needed = set(versions)

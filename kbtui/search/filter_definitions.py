@@ -56,9 +56,9 @@ class FilterDefinition:
     """A filter such as `after:`.
 
     The attributes `search`, `library` and `entries` say how a search, the library pane and the list
-    of entries apply the filter. An input field whose attribute is empty does not accept the filter.
-    There is one exception: the library pane also accepts every search filter, which the index then
-    applies.
+    of entries apply the filter. If one of these attributes is empty, the input field there does not
+    accept the filter, with one exception: the library pane also accepts every search filter, which the
+    index then applies.
     """
 
     def __init__(

@@ -291,10 +291,10 @@ class QueryTermBuilder:
         return self._scale_to_summed_statistics(query, *((field, stem) for stem in stems))
 
     def _scale_to_summed_statistics(self, query: Any, *field_terms: tuple[str, str]) -> Any:
-        """Boost a query so that its scores are those of one index with all entries.
+        """Boost a query so that it scores as if all entries were in a single index.
 
         tantivy multiplies a score by the rarity of the query's terms in this index. The boost
-        replaces this factor by the rarity of the terms in all indexes. Without summed statistics,
+        replaces that rarity by the rarity of the terms in all indexes. Without summed statistics,
         the query is returned unchanged.
         """
         if self._summed_statistics is None or self._own_statistics is None:

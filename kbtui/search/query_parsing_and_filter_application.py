@@ -563,7 +563,10 @@ class _FilterToRequestConverter:
     def _find_conversations_by_library_pane_filter(
         self, row: FilterDefinition, values: Sequence[str]
     ) -> set[str]:
-        """Return the ids of the conversations that the library pane would show for one of the values."""
+        """Return the ids of the conversations that the library pane would show if filtered by `row`.
+
+        A conversation must match at least one of `values`.
+        """
         from kbtui.conversations.conversation_data_types import ConversationToolsAndModels
         from kbtui.conversations.conversation_repository import list_conversations
 

@@ -30,7 +30,10 @@ TITLE_WEIGHT, LENGTH_WEIGHT = 0.75, 3.0
 FULL_LENGTH_BYTES = 100
 """A passage of at least this many bytes gets all of `LENGTH_WEIGHT`; a shorter one gets a proportional part."""
 WORDS_WEIGHT = 3.0
-"""The bonus of a turn's passage that contains all words of the query in the query's own forms."""
+"""The bonus for a turn's passage that contains every word of the query exactly as the query spells it.
+
+A word that only has the same stem counts less (`OTHER_FORM_SHARE`).
+"""
 OTHER_FORM_SHARE = 0.5
 """The factor for a word that the passage contains only in another form, such as `sleeps` for `sleep`."""
 REPLY_WEIGHT = 0.2

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_KEYWORDS = 25
 """To find similar passages by keywords, at most this many words of a text are searched for."""
 MAX_PROSE_CHARACTERS = 600
-"""The query for similar passages by meaning is the beginning of a text, with at most this many characters."""
+"""To find passages with a similar meaning, at most this many characters of a text are used, from its beginning."""
 
 
 def find_similar_passages(

@@ -135,8 +135,8 @@ class LibraryPaneFilter(NamedTuple):
     ) -> LibraryPaneFilter:
         """Return this filter with the results of lookups in the index.
 
-        `found` contains the entries that match each condition, by the text of the condition. If a
-        condition contains a mistake, the mistake is added to `errors`, and the condition is removed.
+        `found` maps the text of each condition to the entries that match it. If a condition contains
+        a mistake, the mistake is added to `errors`, and the condition is removed.
         """
         parts: list[SingleLibraryPaneFilterCondition] = []
         errors = [*self.errors]

@@ -79,7 +79,7 @@ TAIL_BYTES = 64 << 10
 DATE_DEPTH = 3
 """The depth of the session directories: year/month/day."""
 COPY_SECONDS = 1.0
-"""In a fork, records up to this many seconds after its start count as copied from the original session."""
+"""A fork's records count as copied from the original session up to this many seconds after the fork began."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
