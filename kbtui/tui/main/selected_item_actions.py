@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 EXPORTED_KINDS: dict[str, list[str] | None] = {
     "messages": ["chat"],
-    "messages, reasoning, tools": None,
+    "everything": None,
 }
 """The kinds of events to export, by choice in the export form. None stands for all kinds."""
 
