@@ -108,7 +108,7 @@ def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
         assert len(vectors) == table.num_rows
         return vectors, [number for number, _ in found.ranked], logged
     finally:
-        semantic.stop_thread()
+        semantic.stop_thread_without_waiting()
         join_worker()
 
 
@@ -160,6 +160,6 @@ def test_what_is_lost_while_it_runs_is_made_anew_when_it_is_asked(
     # Lance may still answer from memory, correctly; otherwise the reply names the cause.
     answer = semantic.rank_chunks_by_meaning("otter kkkkkkkkk", None, SearchRequest(depth=5))
     assert answer.ranked is None or [number for number, _ in answer.ranked] == good[1]
-    semantic.stop_thread()
+    semantic.stop_thread_without_waiting()
     join_worker()
     assert held(builder, folder)[:2] == good

@@ -61,7 +61,7 @@ def test_the_batch_at_hand_is_not_waited_for_and_is_the_last(
     assert model.begun.wait(60)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "join", lambda *_: pytest.fail("it waits for a thread"))
-        semantic.stop_thread()
+        semantic.stop_thread_without_waiting()
     assert thread.is_alive(), "the batch is still at hand"
     model.go.set()
     thread.join(60)
