@@ -47,7 +47,8 @@ METHODS = {
 INTRODUCTION = """# Python API
 
 This page is generated from the docstrings by `make docs`. Everything listed here can be imported from `kbtui`. Other modules, classes and
-methods are internal and may change in any version. [The guide](guide/python.md) has examples.
+methods are internal and may change in any version, except for [those that a package with a conversation format
+imports](conversation-formats.md#what-a-package-may-import). [The guide](guide/python.md) has examples.
 
 `kbtui.__version__` is the version as a string.
 """
