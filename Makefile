@@ -34,7 +34,7 @@ run: $(STAMP)  ## open the TUI on the demo workspace, or WORKSPACE=path
 	@if [ -n "$(WORKSPACE)" ]; then exec $(BIN)/kbtui -w "$(WORKSPACE)"; else exec $(BIN)/kbtui demo; fi
 
 test: export TMPDIR := $(or $(TMPDIR),$(MEMORY),/tmp)
-test: $(STAMP)  ## run the tests (five to seven minutes)
+test: $(STAMP)  ## run the tests (about five minutes)
 	$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 test-odd-path: $(STAMP)  ## run the tests in a directory with a long name, spaces and non-ASCII letters, without HOME
