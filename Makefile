@@ -41,7 +41,7 @@ test-odd-path: $(STAMP)  ## run the tests in a directory with a long name, space
 	@base=$$(mktemp -d); trap 'rm -rf "$$base"' EXIT; mkdir "$$base/$(ODD)" && \
 	env -u HOME TMPDIR="$$base/$(ODD)" $(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
-test-slow: $(STAMP)  ## run the slow tests (about half an hour)
+test-slow: $(STAMP)  ## run the slow tests (20 to 40 minutes)
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal $(ARGS)
 
 man: $(STAMP)  ## write the manual page to build/kbtui.1
