@@ -217,7 +217,7 @@ def answer_conversation_list(
 _LINE_RANGES_SHOWN = 50
 """The list of lines that no turn wrote has at most this many ranges."""
 _FILE_TURNS_SHOWN = 20
-"""If a file is requested, at most this many turns are listed for each conversation, newest first."""
+"""The maximum number of turns listed for each conversation, newest first, if a file is requested."""
 
 
 def _find_turns_of_file(workspace: Workspace, name: str) -> FileTurnHistory:

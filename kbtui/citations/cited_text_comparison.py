@@ -31,7 +31,7 @@ CitationState = Literal["unchanged", "changed", "gone", "unknown"]
 """
 
 UnknownStateReason = Literal["cut", "masked", "part", "tool", "unreadable"]
-"""The reason why kbtui cannot tell whether a subject has changed.
+"""Why kbtui cannot tell whether a subject has changed.
 
 * "cut", "masked", "part": the turn was given a shortened text, a text with masked secrets, or only a
   part of the subject. The given text is still in the subject, but the rest may have changed.

@@ -576,7 +576,7 @@ def _find_cited_conversation(
 def _find_conversations_in_grep_answer(
     result: str, targets: CitationTargetLookup
 ) -> Iterator[_CitationTargetFields]:
-    """Yield the conversations with a match in `result`, an answer from `conversation_grep`."""
+    """Yield the conversations listed in `result`, an answer from `conversation_grep`."""
     if result.lstrip().startswith("{"):
         try:
             hits = json.loads(result)["hits"]

@@ -417,9 +417,8 @@ class FileWatcher:
 
         `unreadable` says whether directories that cannot be read are skipped.
         """
-        # Changes made before the watch is set up are not reported. Therefore, compare the files
-        # soon, and again after the first report or time-out, because the watch is certainly set up
-        # by then.
+        # Changes made before the watch is set up are not reported. So compare the files soon, and
+        # again after the first report or timeout: by then, the watch must be set up.
         threading.Timer(SETTLE_SECONDS, self._on_change).start()
         is_set_up = False
         for changes in watchfiles.watch(

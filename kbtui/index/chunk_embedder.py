@@ -480,7 +480,7 @@ class ChunkEmbedder:
 
 
 def list_texts_to_embed_for_passage(title: str, chunks: list[Chunk], position: int) -> list[str]:
-    """Return the texts from which a passage's vector is computed: the title, its own text, and its neighbours' texts."""
+    """Return the texts that make up a passage's vector: the title, the passage and its neighbours."""
     around = find_neighbours_embedded_with_chunk(chunks, position)
     return [title, chunks[position].text, *(one.text for one in around)]
 

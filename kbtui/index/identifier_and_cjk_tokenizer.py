@@ -79,9 +79,9 @@ def normalize_unicode(text: str) -> str:
 
 
 def may_have_code_words(text: str) -> bool:
-    """Return whether `extract_code_words` may find words in a text.
+    """Return whether a text may contain words for `extract_code_words`.
 
-    This check is faster than a search for the words, and many texts contain none.
+    The check is faster than the extraction, and many texts contain no such words.
     """
     return (
         not text.isascii() or _compile_code_word_signs_pattern().search(text.encode()) is not None

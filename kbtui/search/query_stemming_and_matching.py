@@ -86,7 +86,7 @@ FUNCTION_WORD_WEIGHT = 0.3
 MIN_CORRECTED_LETTERS = 6
 """The spelling of an unknown word is corrected only if the word has at least this many letters."""
 FEW_KEYWORD_HITS = 3
-"""If there are fewer keyword hits than this, a search also looks for near spellings of the query's rare words."""
+"""With fewer keyword hits than this, a search also tries near spellings of the query's rare words."""
 MIN_NEAR_LETTERS = 4
 """Only words with at least this many letters get near spellings. Shorter words would have too many of them."""
 MAX_PREFIX_TERMS = 32

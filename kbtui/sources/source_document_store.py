@@ -173,7 +173,7 @@ class SourceDocumentStore:
         self.counts["added"] += 1
 
     def remove_document(self, url: str) -> None:
-        """Remove a document that no longer exists at its source. An edited file is not deleted."""
+        """Remove a document that no longer exists at its source, but keep the file if it was edited."""
         stored = self.documents.pop(url, None)
         if stored is None:
             return

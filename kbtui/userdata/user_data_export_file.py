@@ -213,7 +213,7 @@ class UserDataFileReader:
         self._data = ExportedUserData()
         self._seen: set[tuple[str, ...]] = set()
         self._sizes_of_copies: dict[str, set[int]] = {}
-        """Maps the name of each copy to the sizes that its sessions' records state."""
+        """Maps the name of each copy to its size as recorded in each of its sessions' records."""
         self._kept_sizes: dict[str, int] = {}
         """Maps the name of each copy that was read to its compressed size."""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RecordKind = Literal["bookmark", "mark", "saved_search", "approval", "session", "search"]
 MAX_ID_CHARACTERS = 4096
-"""A reference, a name or another id of a record has at most this many characters."""
+"""The maximum length of the ids in a record, such as a reference or a name, in characters."""
 _MAX_DEPTH = 20
 _SCREEN_NUMBERS = 10_000_000
 """The largest number that the state of a front end may contain. It exceeds every position and width on a screen."""

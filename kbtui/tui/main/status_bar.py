@@ -93,7 +93,7 @@ class StatusBar(StyledTextWidget):
 
     @property
     def embedding_key_hint_conditions(self) -> frozenset[str]:
-        """The conditions that are met now for showing key hints about embedding.
+        """The conditions currently met for key hints about embedding.
 
         The set contains "embedding" if many passages are not embedded yet. During a pause, it
         contains both "embedding" and "paused".
@@ -277,7 +277,7 @@ MAX_SUGGESTIONS = 8
 """The maximum number of completions that are shown in place of the key hints."""
 
 CONTINUE_LABEL = "continue embedding"
-"""While embedding is paused, the key hints show this label for the command that pauses and resumes embedding."""
+"""The key hint of the pause command while embedding is paused."""
 
 FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
 """While the user searches the open document, the key hints show these labels, by command id."""
@@ -292,7 +292,7 @@ CALL_HINTS = {
     "reader.changes": ("conversation", 10),
     "blame": ("turns of file", 4),
 }
-"""While the reader shows a conversation's changes, key hints have these labels and priorities, by command id."""
+"""Maps command ids to the labels and priorities of their key hints while the reader shows a conversation's changes."""
 
 
 class KeyHintLine(StyledTextWidget):

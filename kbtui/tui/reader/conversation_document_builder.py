@@ -397,10 +397,7 @@ conversation, are searched for secrets.
 
 
 MAX_NOTICE_CHARACTERS = 100
-"""A notice of an agent that has more characters than this is folded.
-
-A notice of several lines is always folded.
-"""
+"""An agent's notice is folded if it is longer than this or has several lines."""
 
 
 class _ConversationReaderDocumentBuilder:
