@@ -5,6 +5,7 @@ import shutil
 import threading
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +94,17 @@ def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
         assert semantic.keywords_only_notice is None, logged
         # Damage in a file that only searches read is noticed by the first search.
         end = time.monotonic() + 60
-        question = SearchRequest(depth=5)
-        while (
-            found := semantic.rank_chunks_by_meaning("otter kkkkkkkkk", None, question)
-        ).ranked is None:
-            assert time.monotonic() < end, logged
-            time.sleep(0.05)
+        # A column of a filter is read only by searches with this filter.
+        every_filter = SearchRequest(
+            depth=5, kinds=("subject",), topics=("guide",), types=("none",), agents=("none",),
+            roles=("none",), since=datetime(2000, 1, 1, tzinfo=UTC), exclude="none",
+        )  # fmt: skip
+        for question in (every_filter, SearchRequest(depth=5)):
+            while (
+                found := semantic.rank_chunks_by_meaning("otter kkkkkkkkk", None, question)
+            ).ranked is None:
+                assert time.monotonic() < end, logged
+                time.sleep(0.05)
         database = lancedb.connect(folder / "vectors")
         table = database.open_table(f"chunks_{VECTORS_VERSION}_letters").to_arrow()
         vectors = {
