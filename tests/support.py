@@ -172,7 +172,7 @@ class Builder:
 
 def index_without_engine(built: Builder) -> None:
     """Build the index without an engine, and register the workspace as an engine does."""
-    from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+    from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
     from kbtui.userdata.workspace_registry import register_workspace
     from kbtui.workspace import Settings
 

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-    from kbtui.index.catalog_and_keyword_indexer import IndexProgress
     from kbtui.index.chunk_embedder import ChunkEmbedder
     from kbtui.index.embedding_model import EmbeddingModelKeyAndSource, Matrix
     from kbtui.index.published_vector_table_search import PublishedVectorTableSearcher
     from kbtui.index.vector_store import VectorStore
+    from kbtui.index.workspace_index_writer import IndexProgress
     from kbtui.notices import PauseReason
     from kbtui.search.search_request_and_answer import SearchRequest
     from kbtui.workspace import Settings

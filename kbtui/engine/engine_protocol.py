@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Literal, Required, TypedDict, Unpack
 
-    from kbtui.index.catalog_and_keyword_indexer import IndexPhase
+    from kbtui.index.workspace_index_writer import IndexPhase
     from kbtui.notices import EmbeddedParts, NoticeValues, PauseReason
 
     class HelloMessage(TypedDict, total=False):

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         IndexRefreshRequest,
         WorkspaceStatus,
     )
-    from kbtui.index.catalog_and_keyword_indexer import IndexProgress, IndexRefreshChanges
+    from kbtui.index.workspace_index_writer import IndexProgress, IndexRefreshChanges
     from kbtui.workspace import Settings, Workspace
     from kbtui.workspace.client_environment import ClientEnvironment
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from kbtui.conversations.workspace_and_worktree_directories import remember_worktrees
 from kbtui.errors import KbtuiError
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.index_generations import (
     find_catalog_or_keyword_index_damage,
     find_current_index_generation,
     is_rust_panic,
 )
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.userdata.workspace_registry import is_workspace_registered, register_workspace
 from kbtui.workspace.client_environment import make_thread_with_client_environment
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kbtui.index.catalog_and_keyword_indexer import IndexProgress, IndexRefreshChanges
+    from kbtui.index.workspace_index_writer import IndexProgress, IndexRefreshChanges
     from kbtui.workspace import Settings, Workspace
 
 

@@ -1,13 +1,9 @@
-"""Writes the catalog and the keyword indexes from the files of a workspace."""
+"""Indexes entries: reads subjects and conversations, and writes them to the catalog and the keyword indexes."""
 
 from __future__ import annotations
 
-import json
-import threading
 import time
-from dataclasses import dataclass, field
-from itertools import islice, zip_longest
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index import index_generations
@@ -15,7 +11,6 @@ from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.index.indexable_entry_reader import (
     describe_indexing_error,
-    make_subject_change_signature,
     read_subject_entry,
     read_unindexed_conversation_parts,
 )
@@ -24,7 +19,8 @@ from kbtui.terminal_text import replace_surrogates
 from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    import threading
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from kbtui.citations.tool_call_citations import CitationTargetLookup
@@ -34,7 +30,6 @@ if TYPE_CHECKING:
     from kbtui.index.indexable_entry_reader import IndexableEntryOrPart
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import Subject
-    from kbtui.notices import EmbeddedParts, PauseReason
     from kbtui.workspace import Settings, Workspace
 
 
@@ -228,293 +223,73 @@ def _are_indexed_entry_fields_equal(old: CatalogEntry | None, new: CatalogEntry)
     return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
 
 
-ComparedItem = TypeVar("ComparedItem")
-
 BATCH_ENTRIES, BATCH_SECONDS = 256, 0.25
-COMMIT_SECONDS, COMMIT_SECONDS_MAX = 1.0, 16.0
-"""The first commit of a refresh comes after `COMMIT_SECONDS`.
-
-The interval to the next commit doubles each time, up to `COMMIT_SECONDS_MAX`.
-"""
-PATIENCE_SECONDS = 0.5
-"""A refresh runs for this many seconds before a newer request can interrupt it."""
 
 
-@dataclass
-class IndexRefreshChanges:
-    """The entries that a refresh changed or removed.
+class EntryIndexer:
+    """Reads subjects and conversations, and writes them to the catalog and the keyword indexes.
 
-    * `subjects` lists the changed subjects as `topic/slug`.
-    * `conversations` lists the ids of the changed conversations.
-    * `removed` is the number of removed entries.
-    * `knowledge` says whether topics or subjects changed.
-    * If `is_unfinished` is true, the refresh was interrupted, and the next one indexes the rest.
-    """
-
-    knowledge: bool = False
-    subjects: list[str] = field(default_factory=list)
-    conversations: list[str] = field(default_factory=list)
-    removed: int = 0
-    is_unfinished: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.knowledge or self.subjects or self.conversations or self.removed)
-
-
-IndexPhase = Literal["keywords", "vectors"]
-
-
-@dataclass
-class IndexProgress:
-    """The progress of one phase of indexing.
-
-    In the phase "keywords", `done` and `total` count entries, and `parts` is empty. In the phase
-    "vectors", they count chunks, and `parts` contains these counts for each kind of entry. During a
-    pause, `pause_reason` is set.
-    """
-
-    phase: IndexPhase
-    done: int
-    total: int
-    pause_reason: PauseReason | None = None
-    parts: EmbeddedParts = field(default_factory=dict)
-
-
-class _IndexRefreshStoppedError(Exception):
-    """A refresh was stopped while it compared the files with the catalog, before any change."""
-
-
-class WorkspaceIndexWriter:
-    """The index of one workspace, opened for writing. Only one thread may use it.
-
-    When the event `stop` is set, a refresh ends after the current entry. The entries that are already
-    indexed stay in the index.
+    `titles` maps the ids of all conversations to their titles. When the event `stop` is set, indexing
+    ends after the current entry.
     """
 
     def __init__(
         self,
+        storage: CatalogAndKeywordIndexWriter,
         workspace: Workspace,
-        settings: Settings,
-        *,
-        cache_dir: Path | None = None,
-        rebuild: bool = False,
-        on_progress: Callable[[IndexProgress], None] | None = None,
-        stop: threading.Event | None = None,
-        should_yield: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Open or create the index; raises `IndexUnavailable`.
-
-        If `rebuild` is true, a new generation is created. The old one stays in use until the new one is
-        complete. `should_yield` returns whether another refresh has been requested.
-        """
-        self.workspace, self.settings = workspace, settings
-        self.cache_dir = cache_dir or workspace.cache_dir
-        self._on_progress = on_progress or (lambda progress: None)
-        self._stop, self._should_yield = stop or threading.Event(), should_yield
-        self.topic_folders: list[Path] = []
-        self.configuration_problem: str | None = None
-        """The reason why the last refresh could not read a configuration file; None if it could read all of them."""
-        try:
-            self.storage = CatalogAndKeywordIndexWriter(self.cache_dir, settings, rebuild=rebuild)
-        except OSError as error:
-            raise IndexUnavailable(
-                f"the cache cannot be written: {error.strerror}",
-                where=str(self.cache_dir),
-                hint="free some space, or set XDG_CACHE_HOME to a writable directory",
-            ) from error
-        self.folder, self.catalog = self.storage.folder, self.storage.catalog
-
-    def are_index_files_in_place(self) -> bool:
-        """Return whether the files of the index generation exist where readers look for them."""
-        return self.storage.are_index_files_in_place()
-
-    def close(self) -> None:
-        """Close all files."""
-        self.storage.close()
-
-    def refresh_index(self, *, retry: bool = False) -> IndexRefreshChanges:
-        """Index all files that differ from the catalog.
-
-        If `retry` is true, entries that had an error are also indexed again.
-        """
-        from kbtui.knowledge import load_knowledge
-
-        knowledge = load_knowledge(self.workspace)
-        self.topic_folders = [
-            self.workspace.root / topic.subjects
-            for topic in knowledge.topics.values()
-            if topic.enable and not topic.is_published
-        ]
-        if knowledge.published is not None:
-            # The engine watches the mirror, too, because another process can pull a new version.
-            self.topic_folders.append(knowledge.published.mirror.workspace_root)
-        # A problem with a single key does not make the whole file unreadable.
-        unreadable = (str(problem) for problem in knowledge.problems if problem.key is None)
-        self.configuration_problem = next(unreadable, None)
-        try:
-            subjects, conversations, gone = self._find_changed_entries(knowledge, retry)
-        except _IndexRefreshStoppedError:
-            return IndexRefreshChanges(is_unfinished=True)
-        changes = IndexRefreshChanges()
-        # Clients compare this state with the files, to notice that the configuration has changed.
-        state = json.dumps([_get_file_size_and_time(path) for path in knowledge.files])
-        if self.catalog.get_meta_value("configuration") != state:
-            with self.catalog.open_write_transaction():
-                self.catalog.set_meta_value("configuration", state)
-            self.storage.commit_keyword_indexes()
-            changes.knowledge = True
-        if gone or subjects or conversations:
-            self._index_changed_entries(gone, subjects, conversations, knowledge, changes)
-        if not self._stop.is_set() and not changes.is_unfinished:
-            self.storage.activate_new_generation()
-        return changes
-
-    def rewrite_indexes_with_many_replaced_documents(self, limit: int | None = None) -> int:
-        """Remove replaced documents from the keyword indexes by rewriting all other documents.
-
-        Does nothing if there are more than `limit` documents to rewrite. Without a `limit`, the
-        rewriting stops as soon as another refresh is requested. Returns how many documents still have
-        to be rewritten.
-        """
-        count = self.storage.count_documents_to_rewrite()
-        if count and (limit is None or count <= limit):
-            self.storage.rewrite_indexes_with_many_replaced_documents(
-                lambda: self._stop.is_set() or (limit is None and self._should_yield())
-            )
-            count = self.storage.count_documents_to_rewrite()
-        return count
-
-    def _find_changed_entries(
-        self, knowledge: KnowledgeBase, retry: bool
-    ) -> tuple[list[Subject], set[str], list[str]]:
-        """Return the changed subjects, the ids of changed conversations, and the ids of entries whose files are gone."""
-        from kbtui.conversations.conversation_repository import list_conversation_change_signatures
-
-        again = self.catalog.list_unreadable_entry_ids() if retry else frozenset()
-        signatures = self._iterate_until_stopped(self.catalog.list_entry_signatures())
-        states = {(group, slug): (id_, state) for group, slug, id_, state in signatures}
-
-        def has_file_changed(known: tuple[str, str] | None, state: str) -> bool:
-            return known is None or known[1] != state or known[0] in again
-
-        subjects = []
-        for subject in self._iterate_until_stopped(_iterate_enabled_subjects(knowledge)):
-            known = states.pop((subject.topic, subject.slug), None)
-            if has_file_changed(known, make_subject_change_signature(subject)):
-                subjects.append(subject)
-        found = list_conversation_change_signatures(self.workspace).items()
-        conversations = {
-            conversation
-            for conversation, state in self._iterate_until_stopped(found)
-            if has_file_changed(states.pop((conversation, None), None), state)
-        }
-        return subjects, conversations, [entry_id for entry_id, _ in states.values()]
-
-    def _iterate_until_stopped(self, items: Iterable[ComparedItem]) -> Iterator[ComparedItem]:
-        """Yield the items. Once `stop` is set, raise `_IndexRefreshStoppedError` before the next 64 items."""
-        rest = iter(items)
-        while some := list(islice(rest, 64)):
-            if self._stop.is_set():
-                raise _IndexRefreshStoppedError
-            yield from some
-
-    def _index_changed_entries(
-        self,
-        gone: list[str],
-        subjects: list[Subject],
-        conversations: set[str],
         knowledge: KnowledgeBase,
-        changes: IndexRefreshChanges,
+        titles: Mapping[str, str],
+        stop: threading.Event,
     ) -> None:
-        """Remove the entries with the ids `gone`, and index `subjects` and `conversations`."""
         from kbtui.citations.tool_call_citations import CitationTargetLookup
-        from kbtui.conversations.conversation_repository import list_conversations
         from kbtui.conversations.workspace_and_worktree_directories import (
             list_workspace_and_worktree_paths,
         )
 
-        # Read the metadata of conversations only if a conversation has changed.
-        infos = list_conversations(self.workspace, counts=False) if conversations else []
-        subjects.sort(key=lambda subject: -subject.mtime_ns)
-        changed = [info for info in infos if info.id in conversations]
-        changed.sort(key=lambda info: info.updated_at or info.created_at, reverse=True)
-        # Alternate between subjects and conversations, so that the newest of both are soon searchable.
-        pairs = zip_longest(subjects, changed)
-        work: list[Subject | ConversationInfo] = [item for pair in pairs for item in pair if item]
-        names = {info.id: info.name for info in infos}
-        directories = list_workspace_and_worktree_paths(self.workspace)
-        targets = CitationTargetLookup(knowledge, names, make_subject_id, directories)
-        for entry in self.storage.remove_entries(gone):
-            changes.removed += 1
-            if entry.conversation is not None:
-                changes.conversations.append(entry.conversation)
-            else:
-                changes.knowledge = True
-                changes.subjects.append(f"{entry.topic}/{entry.slug}")
-        done, began = 0, time.monotonic()
-        committed = written = began
-        pause = COMMIT_SECONDS
+        self._storage, self._stop = storage, stop
+        directories = list_workspace_and_worktree_paths(workspace)
+        self._targets = CitationTargetLookup(knowledge, titles, make_subject_id, directories)
+
+    def index_entries(self, items: Iterable[Subject | ConversationInfo]) -> Iterator[int]:
+        """Index the items in batches. After each batch, yield how many items are done.
+
+        Nothing is committed to the keyword indexes.
+        """
+        done, written = 0, time.monotonic()
         parts: list[IndexableEntryOrPart] = []
-        self._on_progress(IndexProgress("keywords", 0, len(work)))
-        for part in self._read_entry_parts(work, changes):
+        for part in self._read_entry_parts(items):
             if part.conversation:
-                _add_citation_and_token_usage_rows(part, part.conversation, targets)
+                _add_citation_and_token_usage_rows(part, part.conversation, self._targets)
             parts.append(part)
             done += part.is_last
             now = time.monotonic()
             # Write each part of a conversation before reading the next part, which depends on it.
             is_full = len(parts) >= BATCH_ENTRIES or now - written > BATCH_SECONDS
             if is_full or not part.is_last:
-                self.storage.replace_entry_parts(parts)
+                self._storage.replace_entry_parts(parts)
                 parts, written = [], now
-                self._on_progress(IndexProgress("keywords", done, len(work)))
-                if now - committed > pause:
-                    self.storage.commit_keyword_indexes()
-                    committed, pause = now, min(pause * 2, COMMIT_SECONDS_MAX)
-                if now - began > PATIENCE_SECONDS and done < len(work) and self._should_yield():
-                    changes.is_unfinished = True
-                    break
-        self.storage.replace_entry_parts(parts)
-        self.storage.commit_keyword_indexes()
-        self._on_progress(IndexProgress("keywords", done, len(work)))
+                yield done
+        self._storage.replace_entry_parts(parts)
+        yield done
 
     def _read_entry_parts(
-        self, work: list[Subject | ConversationInfo], changes: IndexRefreshChanges
+        self, items: Iterable[Subject | ConversationInfo]
     ) -> Iterator[IndexableEntryOrPart]:
         from kbtui.conversations.conversation_data_types import ConversationInfo
 
-        for item in work:
-            if self._stop.is_set():
-                return
+        storage = self._storage
+        for item in items:
             if isinstance(item, ConversationInfo):
-                changes.conversations.append(item.id)
                 for entry_part in read_unindexed_conversation_parts(
-                    self.catalog, item, embed_tool_results=self.settings.embed_tool_results
+                    storage.catalog, item, embed_tool_results=storage.settings.embed_tool_results
                 ):
                     yield entry_part
                     if self._stop.is_set():
                         return
             else:
-                changes.knowledge = True
-                changes.subjects.append(f"{item.topic}/{item.slug}")
                 yield read_subject_entry(item)
-
-
-def _iterate_enabled_subjects(knowledge: KnowledgeBase) -> Iterator[Subject]:
-    for topic in knowledge.topics.values():
-        if topic.enable:
-            for subject in knowledge.iterate_subjects_of_topic(topic.id):
-                if not subject.disabled:
-                    yield subject
-
-
-def _get_file_size_and_time(path: Path) -> list[object]:
-    """Return the path, size and modification time (ns) of a file; the last two are None if it is missing."""
-    try:
-        status = path.stat()
-    except OSError:
-        return [str(path), None, None]
-    return [str(path), status.st_size, status.st_mtime_ns]
+            if self._stop.is_set():
+                return
 
 
 def _add_citation_and_token_usage_rows(

@@ -9,10 +9,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.index.catalog_and_keyword_indexer import IndexProgress
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.indexable_entry_reader import find_neighbours_embedded_with_chunk
 from kbtui.index.unembedded_entries_file import EntriesWithoutVectorsWriter
+from kbtui.index.workspace_index_writer import IndexProgress
 from kbtui.light_named_tuple import NamedTuple
 
 if TYPE_CHECKING:

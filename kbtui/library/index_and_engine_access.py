@@ -314,7 +314,7 @@ class TemporaryClientIndex:
     def _update_index_until_closed(self) -> None:
         from sqlite3 import DatabaseError
 
-        from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+        from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 
         while True:
             with self._turn:

@@ -14,7 +14,7 @@ from support import Builder, asked, said
 
 from kbtui.assistant.assistant_tools import answer_tool_call, list_offered_tools
 from kbtui.errors import EngineUnavailableError
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
 from kbtui.workspace import Settings

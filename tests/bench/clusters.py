@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.chunk_embedder import make_vector_table_row_without_vector
 from kbtui.index.embedding_model import find_embedding_model
 from kbtui.index.index_reader import IndexReader
@@ -18,6 +17,7 @@ from kbtui.index.vector_store import (
     make_vector_filter_sql,
     move_vector_towards,
 )
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.search.search_request_and_answer import SearchRequest, SemanticRanking
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ DAY = 86_400.0
 
 def entries(base: Path, times: int) -> Iterator[Row]:
     """What the screens of entries and insights ask for, beside the same without citations."""
-    from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
     from kbtui.index.catalog_query import EntryFilter, query_entry_page, read_entry_chunks_as_json
     from kbtui.index.index_reader import IndexReader
+    from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
     from kbtui.userdata.search_and_citation_insights import collect_usage_statistics
     from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import Settings, open_workspace_at_root

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import orjson
 import tantivy
 
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.knowledge import load_knowledge
 from kbtui.workspace import Settings, open_workspace_at_root
 from tests.bench import workspaces

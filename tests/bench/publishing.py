@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorLookup
 from kbtui.index.embedding_model import EmbeddingModelKeyAndSource
@@ -29,6 +28,7 @@ from kbtui.index.published_vector_table_search import (
     find_published_vector_table_of_mirror,
 )
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.publishing.caching_text_embedder import CachingTextEmbedder
 from kbtui.publishing.library_publisher import LibraryPublisher, LibraryPublishResult
 from kbtui.publishing.publishable_entries import collect_publishable_entries

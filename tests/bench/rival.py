@@ -24,7 +24,7 @@ INDEX = """
 import sys
 from pathlib import Path
 from typing import Any
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.workspace import Settings, open_workspace_at_root
 root, cache = map(Path, sys.argv[1:])
 index = WorkspaceIndexWriter(open_workspace_at_root(root), Settings(model="off"), cache_dir=cache)

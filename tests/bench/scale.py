@@ -18,7 +18,6 @@ from typing import Any
 
 from kbtui.engine.engine_client import EngineClient
 from kbtui.engine.engine_launcher import connect_or_start_engine
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailableError,
     OnnxEmbeddingModel,
@@ -28,6 +27,7 @@ from kbtui.index.embedding_model import (
 )
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.unembedded_entries_file import EntriesWithoutVectorsWriter
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings, open_workspace_at_root

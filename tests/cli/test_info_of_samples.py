@@ -12,9 +12,9 @@ from support import Builder
 
 from kbtui.cli.main import main
 from kbtui.conversations import conversation_statistics
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.catalog_query import open_catalog_snapshot
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
 
 SAMPLES = Path(__file__).parents[1] / "data/agent_sessions"

@@ -33,7 +33,7 @@ print("\\n".join(block.get_searchable_text() for block in document.blocks))
 _SEARCH = """
 import json
 from pathlib import Path
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.index.index_reader import IndexReader
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.search.search_pipeline import search_index as answer

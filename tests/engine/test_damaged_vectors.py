@@ -14,7 +14,7 @@ import pytest
 from support import Builder, hurt_file
 
 from kbtui.engine.embedding_worker import EmbeddingWorker, WorkspaceEmbeddingModel
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
 

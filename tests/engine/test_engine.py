@@ -26,7 +26,7 @@ from kbtui.engine.engine_launcher import (
     read_engine_lock_file,
 )
 from kbtui.errors import EngineUnavailableError
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings, load_settings

@@ -12,7 +12,7 @@ from support import Builder
 from kbtui.engine.embedding_worker import MODEL_LOADING, EmbeddingWorker, WorkspaceEmbeddingModel
 from kbtui.engine.engine_protocol import MAX_WAIT_SECONDS, WAIT_SECONDS, validate_wait_seconds
 from kbtui.engine.search_service import SearchService
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.notices import make_keywords_only_notice
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings, open_workspace_at_root

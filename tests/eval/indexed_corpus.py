@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import EmbeddingCache
@@ -24,6 +23,7 @@ from kbtui.index.vector_store import (
     make_vector_filter_sql,
     move_vector_towards,
 )
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SemanticRanking
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root

@@ -17,9 +17,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.workspace import Settings, open_workspace_at_root
 from tests.eval.labelled_questions import CORPUS
 

@@ -17,9 +17,9 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.search.query_stemming_and_matching import StemmingAnalyzer
 from kbtui.search.search_pipeline import SearchRun
 from kbtui.search.search_request_and_answer import SearchRequest

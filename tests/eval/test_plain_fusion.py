@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from support import Builder
 
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.search.search_pipeline import SemanticRanker, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import SearchRequest, SemanticRanking
 from kbtui.workspace import Settings

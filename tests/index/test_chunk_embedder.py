@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from support import Builder, asked, said, write_json
 
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.chunk_embedder import ChunkEmbedder, ChunksWithoutVector
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.unembedded_entries_file import is_index_fully_embedded
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
 
 if TYPE_CHECKING:
-    from kbtui.index.catalog_and_keyword_indexer import IndexProgress
+    from kbtui.index.workspace_index_writer import IndexProgress
 
 
 class Counting:

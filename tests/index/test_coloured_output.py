@@ -5,9 +5,9 @@ from pathlib import Path
 from support import Builder, asked, called
 
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.chunk_splitter import split_conversation_into_chunks
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.search.outdated_hits_and_turns import HitFreshnessChecker
 from kbtui.workspace import Settings
 

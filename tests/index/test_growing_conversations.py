@@ -20,12 +20,12 @@ from support import Builder, asked, called, content_of, said, write_json
 from kbtui.conversations.formats import jsonl_conversation_format
 from kbtui.conversations.formats.jp import jp_conversation_loader as loader
 from kbtui.engine.index_refresh_worker import IndexRefreshWorker
-from kbtui.index import catalog_and_keyword_indexer as writing
 from kbtui.index import indexable_entry_reader
-from kbtui.index.catalog_and_keyword_indexer import IndexRefreshChanges, WorkspaceIndexWriter
+from kbtui.index import workspace_index_writer as writing
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.index_generations import find_catalog_or_keyword_index_damage
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import IndexRefreshChanges, WorkspaceIndexWriter
 from kbtui.workspace import Settings
 
 WORDS = ["otter", "heron", "alder", "river", "stone", "egret", "same"]
@@ -284,7 +284,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from kbtui.conversations.formats.jp import jp_conversation_loader as parts
-from kbtui.index import keyword_index_writer as lexical; from kbtui.index import indexable_entry_reader as pieces; from kbtui.index import catalog_database; from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+from kbtui.index import keyword_index_writer as lexical; from kbtui.index import indexable_entry_reader as pieces; from kbtui.index import catalog_database; from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.workspace import Settings, open_workspace_at_root
 
 parts.MIN_BYTES_FOR_SEGMENTS, parts.BLOCK_BYTES, pieces.BATCH_BYTES, pieces.WHOLE_BYTES_MAX = 0, 16, 1500, 3000

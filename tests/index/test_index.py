@@ -16,14 +16,14 @@ from support import FIRST_ID, Builder, asked, called, content_of, said
 from kbtui.conversations.conversation_data_types import Conversation
 from kbtui.engine.index_refresh_worker import IndexRefreshWorker
 from kbtui.index import catalog_and_keyword_indexer, index_generations, indexable_entry_reader
-from kbtui.index.catalog_and_keyword_indexer import (
+from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.index.entry_and_chunk_data_types import Chunk
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import (
     IndexProgress,
     IndexRefreshChanges,
     WorkspaceIndexWriter,
 )
-from kbtui.index.catalog_database import CatalogDatabase
-from kbtui.index.entry_and_chunk_data_types import Chunk
-from kbtui.index.index_reader import IndexReader
 from kbtui.knowledge.front_matter import FrontMatterAndBody
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchRequest
@@ -331,7 +331,7 @@ def test_a_damaged_index_is_made_anew(built: Builder, damage: str, tmp_path: Pat
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.index import keyword_index_writer as lexical; from kbtui.index import catalog_database
 from kbtui.workspace import Settings, open_workspace_at_root
 

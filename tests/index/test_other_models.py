@@ -9,7 +9,6 @@ import pytest
 from support import Builder
 
 from kbtui.errors import UsageError
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailableError,
     TorchEmbeddingModel,
@@ -17,6 +16,7 @@ from kbtui.index.embedding_model import (
 )
 from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.library.embedding_model_comparison import compare_models
 from kbtui.userdata.query_log import OpenedHit
 from kbtui.userdata.user_data_store import UserData

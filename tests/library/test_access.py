@@ -16,7 +16,7 @@ from support import Builder, kill_engine
 
 from kbtui.engine.engine_launcher import read_engine_lock_file
 from kbtui.errors import CallCancelledError, EngineUnavailableError, KbtuiError
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.library import CallCancellation, Library
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import load_settings

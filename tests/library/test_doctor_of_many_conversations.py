@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from claude_sessions import result, session_id, typed, write_session
 
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.library import diagnostics, open_workspace
 from kbtui.workspace import Settings
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from kbtui.errors import KbtuiError
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.chunk_embedder import combine_title_text_and_neighbour_vectors
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
 from kbtui.index.published_vector_table_search import (
     PublishedVectorTableSearcher,
     find_published_vector_table_of_mirror,
 )
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.publishing import published_vector_table_update
 from kbtui.publishing.published_library_store import LibraryStore, ManifestReplacedError
 from kbtui.workspace import Settings

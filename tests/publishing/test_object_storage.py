@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from kbtui.errors import KbtuiError
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.chunk_embedder import ChunkEmbedder, combine_title_text_and_neighbour_vectors
 from kbtui.index.embedding_cache import EmbeddingCache, PulledVectorLookup
 from kbtui.index.entry_and_chunk_data_types import hash_embedded_text
@@ -24,6 +23,7 @@ from kbtui.index.published_vector_table_search import (
     PublishedVectorTableSearcher,
     find_published_vector_table_of_mirror,
 )
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.publishing import library_publisher, published_vector_table_update
 from kbtui.publishing.published_library_pull import delete_mirror
 from kbtui.publishing.published_library_store import (

@@ -12,7 +12,7 @@ from support import Builder, asked, kill_engine, said
 
 from kbtui.assistant.assistant_tools import answer_tool_call
 from kbtui.index import index_generations
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.library import Library
 from kbtui.workspace import Settings
 

@@ -19,8 +19,8 @@ from support import Builder, asked, content_of, hurt_file, kill_engine, said
 from kbtui.engine.engine_launcher import connect_or_start_engine
 from kbtui.errors import EngineUnavailableError
 from kbtui.index import index_generations
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.index_generations import find_catalog_or_keyword_index_damage
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
 
 SEED = int(os.environ.get("KBTUI_SEED") or 8)
@@ -186,7 +186,7 @@ def test_a_cache_that_is_half_deleted_while_running_is_whole_again(
 FULL = """
 import errno, os, resource, signal, sys
 from pathlib import Path
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.workspace import Settings, open_workspace_at_root
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

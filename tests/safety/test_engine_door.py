@@ -28,7 +28,7 @@ from kbtui.engine.engine_launcher import (
 )
 from kbtui.engine.engine_server import MAX_UNGREETED, is_client_from_same_user
 from kbtui.errors import EngineUnavailableError
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.workspace import load_settings
 
 ROOM = Path(__file__).parents[2] / "kbtui"

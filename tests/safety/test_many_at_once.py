@@ -16,8 +16,8 @@ from support import Builder, asked, content_of, kill_engine, said
 
 from kbtui.engine.engine_launcher import connect_or_start_engine, read_engine_lock_file
 from kbtui.errors import EngineUnavailableError
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.index_generations import find_catalog_or_keyword_index_damage
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
 from kbtui.workspace.paths import get_kbtui_cache_directory
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from support import Builder, asked, said
 
 from kbtui.assistant.assistant_tools import TOOLS, answer_tool_call
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.library import Library
 from kbtui.workspace import Settings
 

@@ -14,8 +14,8 @@ from running import on_pipe
 from support import Builder, asked, index_without_engine, kill_engine, said
 
 from kbtui.engine.all_projects_search import AllProjectsSearch
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.library import open_workspace
 from kbtui.search.multi_index_search import SearchedIndex, search_indexes
 from kbtui.search.search_request_and_answer import SearchRequest

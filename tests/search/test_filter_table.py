@@ -16,8 +16,8 @@ from kbtui.cli.filter_options import parse_filter_options
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_data_types import ConversationToolsAndModels
 from kbtui.conversations.conversation_repository import list_conversations
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.knowledge import load_knowledge
 from kbtui.search import filter_definitions, query_completion
 from kbtui.search.filter_definitions import FilterDefinition

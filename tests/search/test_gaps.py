@@ -8,8 +8,8 @@ import pytest
 from support import Builder, asked, kill_engine, said
 
 from kbtui import Library, SearchRequest, open_workspace
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SemanticRanking
 from kbtui.userdata.user_data_store import UserData

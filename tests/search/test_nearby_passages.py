@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import FIRST_ID, Builder, asked, called, said
 
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.entry_and_chunk_data_types import (
     BLOCK_PASSAGES,
     compute_passage_place_number,
@@ -15,6 +14,7 @@ from kbtui.index.entry_and_chunk_data_types import (
     get_passage_block_of_place,
 )
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.search.nearby_passage_scoring import MAX_SURROUNDING_TERMS, REACH
 from kbtui.search.rank_explanation import SearchExplainer
 from kbtui.search.search_request_and_answer import SearchRequest

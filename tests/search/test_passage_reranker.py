@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked, said
 
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.search.multi_index_search import QueryVectorOrNotice, SearchedIndex, search_indexes
 from kbtui.search.query_stemming_and_matching import QueryWord, StemmingAnalyzer
 from kbtui.search.rank_explanation import SearchExplainer

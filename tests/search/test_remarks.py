@@ -14,9 +14,9 @@ from kbtui.cli.search_command import (
     format_search_messages,
 )
 from kbtui.engine.search_service import answer_search_request
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.notices import Notice
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import (

@@ -16,11 +16,11 @@ from support import Builder, asked, content_of, kill_engine, said
 
 from kbtui.engine import index_refresh_worker
 from kbtui.engine.embedding_worker import make_vector_filter_of_request
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.chunk_embedder import ChunkEmbedder
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.library import Library
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchRequest, SemanticRanking

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support import Builder, asked, called, said
 
 from kbtui.cli.search_command import format_search_messages
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.notices import NOTHING_INDEXED
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest

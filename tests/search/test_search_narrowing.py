@@ -9,9 +9,9 @@ import pytest
 from support import Builder, asked, called, said
 
 from kbtui.conversations.conversation_repository import list_conversations
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.knowledge import load_knowledge
 from kbtui.notices import Notice, format_notice
 from kbtui.references import parse_ref

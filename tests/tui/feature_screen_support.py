@@ -11,7 +11,7 @@ import pytest
 from support import Builder
 from tui_support import Tui, WithoutEngine, clock, running
 
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.tui.app import KbtuiApp
 from kbtui.workspace import Settings, open_workspace_at_root
 

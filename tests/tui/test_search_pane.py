@@ -521,7 +521,7 @@ async def test_hits_come_by_themselves_when_a_private_index_is_complete(
 
     from tui_support import WithoutEngine
 
-    from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+    from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
     from kbtui.workspace import load_settings
 
     released, refresh = Event(), WorkspaceIndexWriter.refresh_index

@@ -18,8 +18,8 @@ from kbtui.cli.main import main
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.engine.search_service import answer_search_request
 from kbtui.errors import NothingFound, UsageError
-from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
 from kbtui.index.index_reader import IndexReader
+from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
 from kbtui.library import open_workspace
 from kbtui.library.diagnostics import run_diagnostics
 from kbtui.references import parse_ref

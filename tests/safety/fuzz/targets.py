@@ -302,7 +302,7 @@ def _text(data: bytes) -> str:
 @cache
 def _library() -> Library:
     from kbtui.errors import EngineUnavailableError
-    from kbtui.index.catalog_and_keyword_indexer import WorkspaceIndexWriter
+    from kbtui.index.workspace_index_writer import WorkspaceIndexWriter
     from kbtui.library import Library
     from kbtui.workspace import Settings
 
