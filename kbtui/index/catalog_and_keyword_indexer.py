@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.workspace import Settings, Workspace
 
+    IndexableItem = Subject | ConversationInfo
+
 
 MAX_LAG = 500
 """After changes to more than this many entries, the keyword index of hidden entries is committed even if it has not changed.
@@ -210,6 +212,29 @@ class CatalogAndKeywordIndexWriter:
                 if hidden:
                     self._uncommitted = 0
 
+    def commit_part(self) -> None:
+        """Commit an index that is going to be added to another one by `add_parts`."""
+        self.writers[False].commit_part()
+
+    def add_parts(self, folders: list[Path]) -> None:
+        """Add other indexes of this format, which contain no hidden entries, and commit.
+
+        Each folder contains an index like a cache directory. Their entries must not be in this index yet, and
+        `CatalogDatabase.start_numbering_after` must have been called with higher numbers for each of them.
+        The indexes are no longer usable afterwards.
+        """
+        self.commit_keyword_indexes()
+        parts = [
+            part
+            for folder in folders
+            if (part := index_generations.find_current_index_generation(folder)) is not None
+        ]
+        # If kbtui is killed before the last commit, the next start adds all documents from the catalog,
+        # because the watermark is lower than the parts' transaction numbers.
+        self.catalog.add_rows_of_parts([part / "catalog.sqlite" for part in parts])
+        self.writers[False].add_segments_of_parts([part / "lexical" for part in parts])
+        self.commit_keyword_indexes()
+
 
 def _has_too_many_replaced_documents(writer: KeywordIndexWriter) -> bool:
     return (
@@ -250,7 +275,7 @@ class EntryIndexer:
         directories = list_workspace_and_worktree_paths(workspace)
         self._targets = CitationTargetLookup(knowledge, titles, make_subject_id, directories)
 
-    def index_entries(self, items: Iterable[Subject | ConversationInfo]) -> Iterator[int]:
+    def index_entries(self, items: Iterable[IndexableItem]) -> Iterator[int]:
         """Index the items in batches. After each batch, yield how many items are done.
 
         Nothing is committed to the keyword indexes.
@@ -272,9 +297,7 @@ class EntryIndexer:
         self._storage.replace_entry_parts(parts)
         yield done
 
-    def _read_entry_parts(
-        self, items: Iterable[Subject | ConversationInfo]
-    ) -> Iterator[IndexableEntryOrPart]:
+    def _read_entry_parts(self, items: Iterable[IndexableItem]) -> Iterator[IndexableEntryOrPart]:
         from kbtui.conversations.conversation_data_types import ConversationInfo
 
         storage = self._storage

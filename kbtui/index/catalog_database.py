@@ -260,6 +260,41 @@ class CatalogDatabase:
         """Set a value in the table `meta`."""
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
+    # parts of an index
+
+    def start_numbering_after(self, chunk_number: int, transaction_number: int) -> None:
+        """Make the next chunk number and the next transaction number higher than these. The catalog must be empty."""
+        with self.open_write_transaction():
+            self._db.execute(
+                "INSERT INTO sqlite_sequence (name, seq) VALUES ('chunks', ?)", (chunk_number,)
+            )
+            self.set_meta_value("seq", str(transaction_number))
+
+    def get_last_chunk_number(self) -> int:
+        """Return the highest number that any chunk has had so far; 0 if there was none."""
+        return (
+            self._query_single_value("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'") or 0
+        )
+
+    def add_rows_of_parts(self, paths: Iterable[Path]) -> None:
+        """Add all entries of other catalogs, in the order of their transaction numbers.
+
+        Their chunk numbers and transaction numbers must be higher than those of this catalog.
+        """
+        for path in paths:
+            self._db.execute("ATTACH ? AS part", (path.absolute().as_uri(),))
+            try:
+                with self.open_write_transaction():
+                    self._db.execute(
+                        "DELETE FROM gone WHERE entry_id IN (SELECT id FROM part.entries)"
+                    )
+                    for table in ("entries", "sums", "chunks", "marks", *TURN_TABLES):
+                        self._db.execute(f"INSERT INTO {table} SELECT * FROM part.{table}")
+                    last = self._query_single_value("SELECT value FROM part.meta WHERE key = 'seq'")
+                    self.set_meta_value("seq", last)
+            finally:
+                self._db.execute("DETACH part")
+
     # writing
 
     def write_entry_and_chunks(
@@ -287,10 +322,8 @@ class CatalogDatabase:
         gone = [row[0] for row in removed]
         added: list[tuple[Any, ...]] = []
         same: set[str] = set()
-        # Numbers are never reused. This is the highest number that any chunk has had so far.
-        number = (
-            self._query_single_value("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'") or 0
-        )
+        # Numbers are never reused.
+        number = self.get_last_chunk_number()
         numbered = []
         for chunk in chunks:
             held = old.get(chunk.id)

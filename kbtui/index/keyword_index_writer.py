@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import tantivy
 
 from kbtui.errors import IndexUnavailable
+from kbtui.file_reading_and_writing import write_file_atomically
 from kbtui.index.entry_and_chunk_data_types import (
     compute_passage_place_number,
     compute_place_number_of_first_passage_in_entry,
@@ -155,11 +156,14 @@ class _TantivyWriter:
         self.searcher = index.searcher()
         self.has_uncommitted_changes = False
         self._added: set[str] = set()
+        self._open_writer()
+
+    def _open_writer(self) -> None:
         try:
-            self._writer = index.writer(heap_size=HEAP_BYTES, num_threads=1)
+            self._writer = self.index.writer(heap_size=HEAP_BYTES, num_threads=1)
         except ValueError as error:
             raise IndexUnavailable(
-                f"another process is writing the keyword index: {error}", where=str(folder)
+                f"another process is writing the keyword index: {error}", where=str(self._folder)
             ) from error
         self._write_dummy_first_operation()
 
@@ -236,6 +240,28 @@ class _TantivyWriter:
             return 0  # `index_generations.find_catalog_or_keyword_index_damage` reports damage
         return sum((held.get("deletes") or {}).get("num_deleted_docs", 0) for held in segments)
 
+    def add_segments_of_parts(self, folders: Iterable[Path]) -> None:
+        """Move the segments of other indexes with the same schema into this one. There must be no uncommitted changes.
+
+        tantivy can do this in Rust, but tantivy-py has no function for it. A segment is a set of files
+        that is never changed, and `meta.json` lists the segments.
+        """
+        del self._writer  # it would overwrite `meta.json`
+        meta_file, names_file = self._folder / "meta.json", self._folder / ".managed.json"
+        meta, names = json.loads(meta_file.read_bytes()), json.loads(names_file.read_bytes())
+        for folder in folders:
+            part = json.loads((folder / "meta.json").read_bytes())
+            for segment in part["segments"]:
+                for path in folder.glob(f"{segment['segment_id'].replace('-', '')}.*"):
+                    names.append(path.name)
+                    path.rename(self._folder / path.name)
+            meta["segments"] += part["segments"]
+        # tantivy deletes a file that is no longer needed only if this list contains its name.
+        write_file_atomically(names_file, json.dumps(names).encode())
+        write_file_atomically(meta_file, json.dumps(meta).encode())
+        self._open_writer()
+        self.has_uncommitted_changes = True  # the watermark
+
     def close(self) -> None:
         """Close the index, and discard uncommitted changes."""
         if self.has_uncommitted_changes:
@@ -296,6 +322,17 @@ class KeywordIndexWriter:
         self._writer.write_watermark(watermark)
         self._writer.commit()
         self._writer.reload()
+
+    def commit_part(self) -> None:
+        """Commit without a watermark, because the documents are going to be moved to another index."""
+        self._writer.commit()
+
+    def add_segments_of_parts(self, folders: Iterable[Path]) -> None:
+        """Move all documents of other keyword indexes to this one. Everything must be committed.
+
+        Afterwards, the watermark must be committed.
+        """
+        self._writer.add_segments_of_parts(folders)
 
     def count_replaced_documents(self) -> int:
         """Count the replaced documents that are still part of BM25's statistics."""

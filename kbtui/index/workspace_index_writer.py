@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.catalog_and_keyword_indexer import CatalogAndKeywordIndexWriter, EntryIndexer
+from kbtui.index.index_part_process import IndexingQueue, IndexPartProcesses
 from kbtui.index.indexable_entry_reader import make_subject_change_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from kbtui.conversations.conversation_data_types import ConversationInfo
+    from kbtui.index.catalog_and_keyword_indexer import IndexableItem
+    from kbtui.index.index_part_process import IndexPartProcess
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.notices import EmbeddedParts, PauseReason
@@ -230,9 +232,7 @@ class WorkspaceIndexWriter:
         changed.sort(key=lambda info: info.updated_at or info.created_at, reverse=True)
         # Alternate between subjects and conversations, so that the newest of both are soon searchable.
         pairs = zip_longest(subjects, changed)
-        work: list[Subject | ConversationInfo] = [item for pair in pairs for item in pair if item]
-        titles = {info.id: info.name for info in infos}
-        indexer = EntryIndexer(self.storage, self.workspace, knowledge, titles, self._stop)
+        work: list[IndexableItem] = [item for pair in pairs for item in pair if item]
         for entry in self.storage.remove_entries(gone):
             changes.removed += 1
             if entry.conversation is not None:
@@ -240,24 +240,57 @@ class WorkspaceIndexWriter:
             else:
                 changes.knowledge = True
                 changes.subjects.append(f"{entry.topic}/{entry.slug}")
+        self._index_items(work, knowledge, {info.id: info.name for info in infos}, changes)
+
+    def _index_items(
+        self,
+        work: list[IndexableItem],
+        knowledge: KnowledgeBase,
+        titles: dict[str, str],
+        changes: IndexRefreshChanges,
+    ) -> None:
+        """Index `work`, newest first. If there is much of it, other processes help."""
         began = committed = time.monotonic()
         pause = COMMIT_SECONDS
+        queue = IndexingQueue(work, self.catalog)
+        indexer = EntryIndexer(self.storage, self.workspace, knowledge, titles, self._stop)
         self._on_progress(IndexProgress("keywords", 0, len(work)))
-        for done in indexer.index_entries(_note_changed_items(work, changes)):
-            self._on_progress(IndexProgress("keywords", done, len(work)))
-            now = time.monotonic()
-            if now - committed > pause:
+        with IndexPartProcesses(self.catalog, self.folder / "parts", queue) as processes:
+            processes.start_processes(self.workspace, self.settings, titles)
+            for done in indexer.index_entries(_note_changed_items(queue, changes)):
+                all_done = done + processes.done_count
+                self._on_progress(IndexProgress("keywords", all_done, len(work)))
+                now = time.monotonic()
+                if now - committed > pause:
+                    self.storage.commit_keyword_indexes()
+                    committed, pause = now, min(pause * 2, COMMIT_SECONDS_MAX)
+                if now - began > PATIENCE_SECONDS and all_done < len(work) and self._should_yield():
+                    changes.is_unfinished = True
+                    break
+            self.storage.commit_keyword_indexes()
+            complete, failed = processes.wait_for_exit(self._stop)
+            if not self._stop.is_set():
+                self._add_parts(complete, changes)
+                # Index what a killed process was given. If an error has killed it, that error is raised here.
+                lost = [item for process in failed for item in process.items]
+                for _ in indexer.index_entries(_note_changed_items(lost, changes)):
+                    pass
                 self.storage.commit_keyword_indexes()
-                committed, pause = now, min(pause * 2, COMMIT_SECONDS_MAX)
-            if now - began > PATIENCE_SECONDS and done < len(work) and self._should_yield():
-                changes.is_unfinished = True
-                break
-        self.storage.commit_keyword_indexes()
+                all_done = done + sum(len(process.items) for process in (*complete, *failed))
+        self._on_progress(IndexProgress("keywords", all_done, len(work)))
+
+    def _add_parts(self, complete: list[IndexPartProcess], changes: IndexRefreshChanges) -> None:
+        """Add to the index what other processes have indexed."""
+        if complete:
+            self.storage.add_parts([process.folder for process in complete])
+        for process in complete:
+            for _ in _note_changed_items(process.items, changes):
+                pass
 
 
 def _note_changed_items(
-    items: Iterable[Subject | ConversationInfo], changes: IndexRefreshChanges
-) -> Iterator[Subject | ConversationInfo]:
+    items: Iterable[IndexableItem], changes: IndexRefreshChanges
+) -> Iterator[IndexableItem]:
     """Yield the items, and add each of them to `changes` before."""
     from kbtui.conversations.conversation_data_types import ConversationInfo
 
