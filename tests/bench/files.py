@@ -1,6 +1,7 @@
 """Reading files: resolving topics, indexing."""
 
 import os
+import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -75,7 +76,7 @@ def refresh(base: Path, times: int) -> Iterator[Row]:
 
 
 class _Spent(NamedTuple):
-    """Seconds of a call, of processor time in all threads of this process, and of it in this thread."""
+    """Seconds of a call, of processor time in all threads and processes, and of it in this thread."""
 
     wall: float
     cpu: float
@@ -83,13 +84,19 @@ class _Spent(NamedTuple):
 
 
 def _spent(call: Callable[[], object]) -> _Spent:
-    cpu, main = time.process_time(), time.thread_time()
+    cpu, main = _processor_time(), time.thread_time()
     wall = timed(call)
-    return _Spent(wall, time.process_time() - cpu, time.thread_time() - main)
+    return _Spent(wall, _processor_time() - cpu, time.thread_time() - main)
+
+
+def _processor_time() -> float:
+    """Of this process, and of the processes it has waited for."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
 def _first(base: Path, folder: Path) -> tuple[_Spent, _Spent]:
-    """A first index, and tantivy on the same text from the same files; one writer thread each."""
+    """A first index, and tantivy on the same text from the same files, with one writer thread."""
     index = WorkspaceIndexWriter(
         open_workspace_at_root(base), Settings(model="off"), cache_dir=folder / "ours"
     )
