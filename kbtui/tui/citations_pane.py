@@ -30,7 +30,6 @@ from kbtui.tui.navigation_target import (
     make_difference_target,
     make_navigation_target,
 )
-from kbtui.tui.reader.reader_blocks import make_spans_of_users_mark
 from kbtui.tui.tui_command_table import make_key_bindings_of_scopes
 
 if TYPE_CHECKING:
@@ -460,6 +459,8 @@ class CitationsPane(PaneCoveredByChildren, Vertical):
 
     def _make_citing_turn_row(self, number: int, cites: list[Citation]) -> ListRow:
         """Return the row of a turn that cites the open document one or more times."""
+        from kbtui.tui.reader.reader_blocks import make_spans_of_users_mark
+
         cite = cites[0]
         parts = [f"turn {cite.turn}"]
         if cite.timestamp:

@@ -21,11 +21,6 @@ from kbtui.search.filter_definitions import (
     FilterValueError,
     map_filter_keys_and_aliases_to_definitions,
 )
-from kbtui.search.query_parsing_and_filter_application import (
-    FilterLikeWord,
-    QueryFilter,
-    parse_query,
-)
 from kbtui.search.search_request_and_answer import EntriesMatchingFilter, QueryMistake
 from kbtui.terminal_text import cut_to_width, format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
@@ -53,6 +48,7 @@ if TYPE_CHECKING:
     )
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.library import Library
+    from kbtui.search.query_parsing_and_filter_application import FilterLikeWord, QueryFilter
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.topics_and_conversations_snapshot import (
         LastVisit,
@@ -182,6 +178,8 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
     Mistakes are added to the `errors` of the result. If `partial` is true, the user is still typing,
     so an incomplete last word is not a mistake.
     """
+    from kbtui.search.query_parsing_and_filter_application import parse_query
+
     query = parse_query(text, partial=partial, filter_input="library")
     parts: list[SingleLibraryPaneFilterCondition] = []
     errors = [_make_mistake_of_filter_like_word(word) for word in query.almost_filters]

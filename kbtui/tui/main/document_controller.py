@@ -12,25 +12,12 @@ from kbtui.references import parse_ref
 from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.idle_garbage_collection import pause_garbage_collection_then_freeze_objects
-from kbtui.tui.generated_reader_pages import (
-    MAX_NEWS,
-    build_error_document,
-    build_home_document,
-    build_no_hits_document,
-    build_other_workspace_hit_preview,
-    build_topic_document,
-)
 from kbtui.tui.navigation_target import (
     HOME,
     NavigationTarget,
     list_matched_words_of_hit,
     looks_like_reference,
     make_navigation_target,
-)
-from kbtui.tui.reader.reader_blocks import (
-    LeftAndRightLineBlock,
-    TextRangeReaderBlock,
-    make_blocks_of_users_marks,
 )
 from kbtui.tui.reader.reader_document import (
     CHANGES_VIEWS,
@@ -168,6 +155,8 @@ class DocumentController:
 
         The whole document can be opened only in that workspace.
         """
+        from kbtui.tui.generated_reader_pages import build_other_workspace_hit_preview
+
         target = NavigationTarget(f"passage:{hit.chunk_id}", words=list_matched_words_of_hit(hit))
         if target != self.shown:
             self.save_reading_position_in_history()
@@ -182,6 +171,8 @@ class DocumentController:
 
         Otherwise, do nothing.
         """
+        from kbtui.tui.generated_reader_pages import build_no_hits_document
+
         target = NavigationTarget("no hits", text="".join(text for text, _ in reason))
         if self._is_previewing and target != self.shown:
             self._open_worker.discard_pending_results()
@@ -273,6 +264,8 @@ class DocumentController:
         self._open_worker.discard_pending_results()
         self.is_opening = False
         if target.key.startswith("problem:"):
+            from kbtui.tui.generated_reader_pages import build_error_document
+
             document = build_error_document(target.key, "A problem", target.text)
             self._show_document_in_reader(target, document)
             return
@@ -436,6 +429,8 @@ class DocumentController:
         it is the large conversation that `target` refers to, and neither its files nor its marks
         and citations have changed.
         """
+        from kbtui.tui.generated_reader_pages import build_error_document
+
         key, ref = target.key, target.ref
         try:
             if ref and ref.conversation and target.view in CHANGES_VIEWS:
@@ -468,6 +463,8 @@ class DocumentController:
         if target.key == "prompt":
             return _make_prompt_document(library)
         if ref is None:
+            from kbtui.tui.generated_reader_pages import build_home_document
+
             name, now = library.workspace.name, self.clock()
             notices, note = self.notices, self._home_note
             left_off = self._find_last_read_reference()
@@ -492,6 +489,8 @@ class DocumentController:
         The keys of the result are references of subjects. Only subjects that have changed since the
         last visit are included.
         """
+        from kbtui.tui.generated_reader_pages import MAX_NEWS
+
         if contents is None or self.visit is None:
             return {}
         counts: dict[str, int] = {}
@@ -551,6 +550,8 @@ def _describe_lost_document(ref: str, problem: ReaderDocument) -> str:
 
 
 def _lay_out_first_blocks(document: ReaderDocument) -> ReaderDocument:
+    from kbtui.tui.reader.reader_blocks import TextRangeReaderBlock
+
     for block in document.blocks[:FIRST_BLOCKS]:
         if isinstance(block, TextRangeReaderBlock):
             block.lay_out_with_lead_and_space_above(80)
@@ -558,6 +559,7 @@ def _lay_out_first_blocks(document: ReaderDocument) -> ReaderDocument:
 
 
 def _make_prompt_document(library: Library) -> ReaderDocument:
+    from kbtui.tui.generated_reader_pages import build_error_document
     from kbtui.tui.reader.subject_document_builder import (
         NO_KNOWLEDGE_SECTION,
         build_assistant_text_document,
@@ -572,6 +574,8 @@ def _make_prompt_document(library: Library) -> ReaderDocument:
 
 
 def _make_topic_document(library: Library, name: str) -> ReaderDocument:
+    from kbtui.tui.generated_reader_pages import build_topic_document
+
     knowledge = library.load_knowledge()
     topic = knowledge.topics.get(name)
     if topic is None:
@@ -587,6 +591,7 @@ def _make_given_and_current_text_comparison(
     """Return the document that compares a subject's current text with the text that a turn was given."""
     from kbtui.citations.citation_formatting_and_markdown_export import format_difference_remark
     from kbtui.tui.reader.difference_and_history_document_builder import build_difference_document
+    from kbtui.tui.reader.reader_blocks import LeftAndRightLineBlock, make_blocks_of_users_marks
 
     texts = library.read_given_and_current_text(library.find_citation_by_key(cite))
     found = texts.cite

@@ -20,7 +20,6 @@ from kbtui.tui.citations_pane import CitationsPane
 from kbtui.tui.framework.base_screens_and_widgets import CompletingInput, StyledScreen
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.tui_command_definition import TuiCommand
-from kbtui.tui.generated_reader_pages import build_main_help_document
 from kbtui.tui.main.document_controller import DocumentController, MainScreenContext
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
 from kbtui.tui.main.saved_tui_state import SavedTuiStateManager
@@ -655,6 +654,7 @@ class MainScreen(StyledScreen):
     # other screens
 
     def action_show_key_help(self) -> None:
+        from kbtui.tui.generated_reader_pages import build_main_help_document
         from kbtui.tui.secondary_screen import HelpScreen
 
         self.app.push_screen(

@@ -19,7 +19,6 @@ from kbtui.search.search_request_and_answer import (
 )
 from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.generated_reader_pages import build_rank_explanation_document
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
 from kbtui.tui.navigation_target import make_hit_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
@@ -839,6 +838,8 @@ class SearchController:
                 gone = "The results no longer contain this hit, because files or the index changed."
                 status.flash_message(gone, "warning")
                 return
+            from kbtui.tui.generated_reader_pages import build_rank_explanation_document
+
             page = build_rank_explanation_document(explanation, request.query)
             self._main.open_dialog(DocumentOverlayScreen("Why", page))
 

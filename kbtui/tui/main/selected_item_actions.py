@@ -14,12 +14,6 @@ from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import make_navigation_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
-from kbtui.tui.reader.reader_blocks import (
-    LeftAndRightLineBlock,
-    ParagraphReaderBlock,
-    ReaderBlock,
-    VerbatimTextReaderBlock,
-)
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.tui_command_table import find_key_label_of_command
 from kbtui.workspace.paths import get_user_home
@@ -705,6 +699,13 @@ def _count_text_files(directory: Path) -> int:
 
 def make_first_topic_page(proposal: FirstTopicKbTomlChange, root: Path) -> ReaderDocument:
     """Return the page that shows the proposed change of `kb.toml` and asks whether to write it."""
+    from kbtui.tui.reader.reader_blocks import (
+        LeftAndRightLineBlock,
+        ParagraphReaderBlock,
+        ReaderBlock,
+        VerbatimTextReaderBlock,
+    )
+
     name = proposal.directory.relative_to(root)
     change = proposal.change
     lead = "These lines will be added to " if change.old else "This will be written to "

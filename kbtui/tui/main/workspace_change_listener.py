@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.idle_garbage_collection import freeze_gc_if_many_new_entries
-from kbtui.tui.generated_reader_pages import describe_outdated_jp_tools
 from kbtui.tui.topics_and_conversations_snapshot import (
     TopicsAndConversations,
     TopicsAndConversationsReader,
@@ -191,6 +190,8 @@ class WorkspaceChangeListener:
         before = document_controller.contents
         document_controller.set_library_contents(snapshot)
         if snapshot.learn_tool_problem and before and not before.learn_tool_problem:
+            from kbtui.tui.generated_reader_pages import describe_outdated_jp_tools
+
             key = find_key_label_of_command("tools", self._main.screen.configured_keys)
             self._main.status.flash_message(describe_outdated_jp_tools(key), "warning")
         self._update_key_hints()

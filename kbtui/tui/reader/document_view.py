@@ -23,7 +23,6 @@ from kbtui.tui.framework.base_screens_and_widgets import (
 from kbtui.tui.framework.styled_text import HighlightPattern, add_style_role
 from kbtui.tui.framework.tui_command_definition import MOVE_BINDINGS, make_dialog_bindings
 from kbtui.tui.navigation_target import ReadingPosition
-from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
 from kbtui.tui.reader.reader_document import (
     ReaderDocument,
     has_lost_turns,
@@ -150,6 +149,8 @@ class DocumentViewport:
         return lines
 
     def _lay_out_block(self, index: int) -> StyledLines:
+        from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
+
         self.layout_count += 1
         block = self.document.blocks[index]
         block.code_offset = self.code_offset
@@ -715,6 +716,8 @@ class DocumentViewport:
 
         `numbers` maps the key of each call's block to its citation number.
         """
+        from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
+
         has_changed = False
         for key, number in numbers.items():
             index = self.document.find_block_index_by_key(key)
@@ -750,6 +753,8 @@ class DocumentViewport:
             return False
         if self.document.blocks[self.cursor.block].file is not None:
             return True
+        from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
+
         fold = self.find_fold_at_cursor()
         index = self.document.find_block_index_by_key(fold) if fold else None
         heading = self.document.blocks[index] if index is not None else None

@@ -11,12 +11,6 @@ from kbtui.light_named_tuple import NamedTuple
 from kbtui.references import Ref, make_conversation_ref, make_subject_ref
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import Spans, join_span_texts
-from kbtui.tui.reader.reader_blocks import (
-    FoldHeadingBlock,
-    LeftAndRightLineBlock,
-    MarkdownReaderBlock,
-    TextRangeReaderBlock,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -111,7 +105,7 @@ class ReaderDocument:
         # Build the index here, because this runs in a thread; building it later would delay keys.
         blocks = self.blocks
         self._indices = {block.key: index for index, block in enumerate(blocks)}
-        self.fold_kinds = {b.key: b.kind for b in blocks if isinstance(b, FoldHeadingBlock)}
+        self.fold_kinds = _find_kinds_of_folds(blocks) if blocks else {}
         self._outer_folds = {key: blocks[self._indices[key]].fold for key in self.fold_kinds}
         self.is_compacted = any(block.view for block in blocks)
         self._has_links = any(block.can_be_opened for block in blocks)
@@ -169,6 +163,8 @@ class ReaderDocument:
 
         If no block shows the line, return the index of the nearest block before it.
         """
+        from kbtui.tui.reader.reader_blocks import TextRangeReaderBlock
+
         best = 0
         for index, block in enumerate(self.blocks):
             if isinstance(block, TextRangeReaderBlock) and 0 < block.first_line <= line:
@@ -179,6 +175,8 @@ class ReaderDocument:
         """Return the most precise reference to source line `line` of the block at `index`."""
         if self.ref is None or not self.blocks:
             return self.ref
+        from kbtui.tui.reader.reader_blocks import TextRangeReaderBlock
+
         block = self.blocks[index]
         if block.turn is not None:
             return str(make_conversation_ref(self.ref, block.turn, block.call))
@@ -203,6 +201,13 @@ class ReaderDocument:
                     yield index, count
 
 
+def _find_kinds_of_folds(blocks: list[ReaderBlock]) -> dict[str, str]:
+    # The first paint shows an empty document, and does not wait for the classes of blocks.
+    from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
+
+    return {block.key: block.kind for block in blocks if isinstance(block, FoldHeadingBlock)}
+
+
 def map_old_to_new_source_lines(before: ReaderDocument, after: ReaderDocument) -> dict[int, int]:
     """Return a mapping from the old to the new number of each line that a changed text still contains.
 
@@ -221,6 +226,8 @@ def map_old_to_new_source_lines(before: ReaderDocument, after: ReaderDocument) -
 
 
 def _list_lines_of_numbered_text(document: ReaderDocument) -> list[str]:
+    from kbtui.tui.reader.reader_blocks import TextRangeReaderBlock
+
     texts = (
         b.text for b in document.blocks if isinstance(b, TextRangeReaderBlock) and b.first_line
     )
@@ -434,6 +441,8 @@ def _find_best_matching_block(
     number of distinct matches. A block in a fold is preferred to the fold's
     heading.
     """
+    from kbtui.tui.reader.reader_blocks import TextRangeReaderBlock
+
     probe = _compile_passage_start_pattern(passage)
     best_score, best = 0.0, None
     for index in span:
@@ -460,6 +469,8 @@ def _find_passage_block(document: ReaderDocument, passage: str, span: Sequence[i
 
     If the first line of the passage is not found, the next lines are tried.
     """
+    from kbtui.tui.reader.reader_blocks import TextRangeReaderBlock
+
     texts = [
         (index, document.blocks[index].get_searchable_text())
         for index in span
@@ -606,6 +617,7 @@ def _get_reported_token_total_or_sum_counts(usage: TokenUsage) -> int | None:
 
 def _iterate_outline_entries_of_headings(document: ReaderDocument) -> Iterator[OutlineEntry]:
     from kbtui.tui.reader.markdown_layout import parse_markdown
+    from kbtui.tui.reader.reader_blocks import LeftAndRightLineBlock, MarkdownReaderBlock
 
     for block in document.blocks:
         if isinstance(block, LeftAndRightLineBlock):
