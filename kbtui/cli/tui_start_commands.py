@@ -51,14 +51,20 @@ def open_tui(
     # them again.
     gc.disable()
     from kbtui.library import open_workspace
+    from kbtui.tui.terminal_setup import TerminalBackgroundQuery
 
     library = open_workspace(workspace)
     try:
         ref = library.resolve_reference(reference) if reference else None
         begin = library.resolve_reference(default_reference) if default_reference else None
-        from kbtui.tui.app import TuiStartOptions, run_tui
-
-        return run_tui(library, ref, TuiStartOptions(first=begin, fresh=fresh, plain=plain))
+        dark, typed = None, ""
+        query = None if library.settings.theme else TerminalBackgroundQuery()
+        try:
+            from kbtui.tui.app import TuiStartOptions, run_tui
+        finally:
+            if query:
+                dark, typed = query.read_answer()
+        return run_tui(library, ref, TuiStartOptions(begin, fresh, plain, dark, typed))
     finally:
         gc.enable()
         library.close()

@@ -147,14 +147,16 @@ def run_tui_in_browser_tab(root: str) -> int:
     from pathlib import Path
 
     from kbtui.library.workspace_library import Library, load_checked_settings
-    from kbtui.tui.app import run_tui
+    from kbtui.tui.app import TuiStartOptions, run_tui
+    from kbtui.tui.terminal_setup import TerminalBackgroundQuery
     from kbtui.workspace import open_workspace_at_root
 
     watch = threading.Thread(target=_quit_when_server_ends, args=(os.getppid(),), daemon=True)
     watch.start()
     library = Library(open_workspace_at_root(Path(root)), load_checked_settings())
     try:
-        return run_tui(library, None)
+        dark = None if library.settings.theme else TerminalBackgroundQuery().read_answer()[0]
+        return run_tui(library, None, TuiStartOptions(dark=dark))
     finally:
         library.close()
 

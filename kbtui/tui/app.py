@@ -29,7 +29,6 @@ from kbtui.tui.framework.key_press_queue import KeyFollowUpMessage, KeyPressQueu
 from kbtui.tui.main.main_screen import MainScreen
 from kbtui.tui.terminal_setup import (
     StderrRedirect,
-    detect_terminal_background,
     exit_on_sigterm,
     exit_when_terminal_closes,
 )
@@ -273,9 +272,6 @@ def run_tui(
         # The TUI treats the value "off" as "visualize", because escape sequences would garble the screen.
         set_sanitize_policy("visualize")
     start = start or TuiStartOptions()
-    if not library.settings.theme:
-        dark, typed = detect_terminal_background()
-        start = start._replace(dark=dark, typed=typed)
     if sys.stdout.isatty():
         # Textual would use these variables instead of the terminal's real size, even after a resize.
         for name in ("COLUMNS", "LINES"):

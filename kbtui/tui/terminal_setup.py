@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.workspace.paths import make_private_directory
 
@@ -119,51 +119,69 @@ def _wait_for_terminal_hangup_and_exit(terminal: int) -> None:
     os._exit(128 + signal.SIGHUP)  # Under `nohup`, the process ignores SIGHUP.
 
 
-def detect_terminal_background() -> tuple[bool | None, str]:
-    """Ask the terminal whether its background is dark.
+class TerminalBackgroundQuery:
+    """Asks the terminal for its background colour when it is constructed, and reads the answer later.
 
-    Return whether the background is dark (None if this is unknown), and the text that the user typed
-    while kbtui waited for the answer. If the terminal does not answer the query (OSC 11), use the
-    environment variable `COLORFGBG` instead.
+    In between, kbtui imports modules, so that it does not wait for a distant terminal. What the user
+    types in between is not lost.
     """
-    answer = b""
-    if os.environ.get("TERM", "") not in SILENT_TERMINALS:
-        with suppress(ImportError, OSError, ValueError):
-            answer = _query_background_color()
-    color = _COLOR_ANSWER.search(answer)
-    typed = _ATTRIBUTES_ANSWER.sub(b"", _COLOR_ANSWER.sub(b"", answer)).decode("utf-8", "ignore")
-    dark = is_terminal_color_dark(color[1].decode()) if color else None
-    last = os.environ.get("COLORFGBG", "").split(";")[-1]  # as in `15;0` or `0;default;15`
-    if dark is None and last.isdigit():
-        dark = int(last) in {0, 1, 2, 3, 4, 5, 6, 8}
-    return dark, typed
 
+    def __init__(self) -> None:
+        self._deadline = 0.0
+        self._former_mode: list[Any] | None = None
+        """The mode of the terminal before the query; None if the terminal was not asked."""
+        if os.environ.get("TERM", "") not in SILENT_TERMINALS:
+            with suppress(ImportError, OSError, ValueError):
+                self._send_query()
 
-def _query_background_color() -> bytes:
-    """Ask the terminal for its background colour.
+    def _send_query(self) -> None:
+        import termios
+        import tty
 
-    Return all bytes that were received, including those that the user has typed.
-    """
-    import termios
-    import tty
-
-    source, target = sys.stdin.fileno(), sys.stdout.fileno()
-    if not (os.isatty(source) and os.isatty(target)):
-        return b""
-    before = termios.tcgetattr(source)
-    answer = b""
-    try:
+        source, target = sys.stdin.fileno(), sys.stdout.fileno()
+        if not (os.isatty(source) and os.isatty(target)):
+            return
+        self._former_mode = termios.tcgetattr(source)
         tty.setcbreak(source, termios.TCSANOW)
         os.write(target, _QUERY)
         is_remote = os.environ.get("SSH_CONNECTION")
-        end = time.monotonic() + (REMOTE_ANSWER_SECONDS if is_remote else ANSWER_SECONDS)
-        while not _ATTRIBUTES_ANSWER.search(answer) and (left := end - time.monotonic()) > 0:
-            if not select.select([source], [], [], left)[0]:
-                break
-            answer += os.read(source, 1024)
-    finally:
-        termios.tcsetattr(source, termios.TCSANOW, before)
-    return answer
+        self._deadline = time.monotonic() + (REMOTE_ANSWER_SECONDS if is_remote else ANSWER_SECONDS)
+
+    def read_answer(self) -> tuple[bool | None, str]:
+        """Wait for the answer, and restore the mode of the terminal.
+
+        Return whether the background is dark (None if this is unknown), and the text that the user
+        has typed since the query. If the terminal does not answer the query (OSC 11), use the
+        environment variable `COLORFGBG` instead.
+        """
+        answer = b""
+        if self._former_mode is not None:
+            with suppress(OSError, ValueError):
+                answer = self._read_until_answer_or_deadline(self._former_mode)
+        color = _COLOR_ANSWER.search(answer)
+        typed = _ATTRIBUTES_ANSWER.sub(b"", _COLOR_ANSWER.sub(b"", answer))
+        dark = is_terminal_color_dark(color[1].decode()) if color else None
+        last = os.environ.get("COLORFGBG", "").split(";")[-1]  # as in `15;0` or `0;default;15`
+        if dark is None and last.isdigit():
+            dark = int(last) in {0, 1, 2, 3, 4, 5, 6, 8}
+        return dark, typed.decode("utf-8", "ignore")
+
+    def _read_until_answer_or_deadline(self, former_mode: list[Any]) -> bytes:
+        import termios
+
+        source, answer = sys.stdin.fileno(), b""
+        try:
+            while not _ATTRIBUTES_ANSWER.search(answer):
+                # Even after the deadline, read what has arrived: the imports may have taken longer.
+                left = max(0.0, self._deadline - time.monotonic())
+                if not select.select([source], [], [], left)[0]:
+                    break
+                if not (received := os.read(source, 1024)):
+                    break
+                answer += received
+        finally:
+            termios.tcsetattr(source, termios.TCSANOW, former_mode)
+        return answer
 
 
 def is_terminal_color_dark(color: str) -> bool | None:

@@ -203,8 +203,10 @@ def test_a_colour_that_a_terminal_names(color: str, dark: bool | None) -> None:
 
 ASK = """
 import json, sys
-from kbtui.tui.terminal_setup import detect_terminal_background
-found = detect_terminal_background()
+from kbtui.tui.terminal_setup import TerminalBackgroundQuery
+query = TerminalBackgroundQuery()
+import textual.app  # what the user types during imports is not lost
+found = query.read_answer()
 print("FOUND", json.dumps(found), flush=True)
 """
 
