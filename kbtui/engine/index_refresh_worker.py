@@ -93,7 +93,7 @@ class IndexRefreshWorker:
         self._index: WorkspaceIndexWriter | None = None
         self._folder: Path | None = None
         self._close_after = CLOSE_INDEX_SECONDS
-        self._is_check_requested = False
+        self._is_check_requested = self._is_generation_new = False
         self._checked_folder: Path | None = None
         self._checked_at = -math.inf
         self.repaired_damage: str | None = None
@@ -195,8 +195,9 @@ class IndexRefreshWorker:
                 done.set()
             self._running = []
             self.is_busy = bool(self._pending)
-            # This pause limits the thread to half a core if a file changes all the time.
-            self._stop.wait(min(time.thread_time() - began, 1.0))
+            if not self._is_compacting_requested:  # no client is waiting
+                # This pause limits the thread to half a core if a file changes all the time.
+                self._stop.wait(min(time.thread_time() - began, 1.0))
         if self._index is not None:
             self._index.close()
         with self._lock:
@@ -227,6 +228,9 @@ class IndexRefreshWorker:
                 if changes.is_unfinished:
                     self._is_retry_requested = self._is_retry_requested or retry
                     return True
+                if self._is_generation_new:
+                    # Whoever requested a check meanwhile need not wait for it.
+                    self._is_generation_new = self._is_check_requested = False
                 self.first_refresh.set()
                 self._register_workspace(index)
                 self._start_index_damage_check(index.folder)
@@ -333,6 +337,7 @@ class IndexRefreshWorker:
             self._close_index()
         if self._index is None or not self._index.are_index_files_in_place():
             self._close_index()
+            current = find_current_index_generation(self._workspace.cache_dir)
             self._index = WorkspaceIndexWriter(
                 self._workspace,
                 self._settings,
@@ -342,6 +347,7 @@ class IndexRefreshWorker:
                 should_yield=lambda: bool(self._pending),
             )
             self._is_rebuild_requested = False
+            self._is_generation_new = self._index.folder != current
             self.has_reported_generation = (
                 self.has_reported_generation and self._index.folder == self._folder
             )

@@ -6,14 +6,17 @@ fraction of the time of indexing.
 
 The chunk numbers and transaction numbers of a part are higher than all those of the index, so its
 rows and documents are added unchanged.
+
+The writer sends one line of JSON with an `IndexPartTask`. For each further line, which names some
+entries, the process first writes an empty line. An empty list ends the part.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
-import pickle
 import shutil
 import subprocess
 import sys
@@ -25,7 +28,7 @@ from typing import IO, TYPE_CHECKING, Self
 from kbtui.index.catalog_and_keyword_indexer import CatalogAndKeywordIndexWriter, EntryIndexer
 from kbtui.index.entry_and_chunk_data_types import make_subject_id
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.workspace import open_workspace_at_root
+from kbtui.workspace import Settings, open_workspace_at_root
 from kbtui.workspace.client_environment import make_client_environment_for_child_process
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.catalog_and_keyword_indexer import IndexableItem
     from kbtui.index.catalog_database import CatalogDatabase
-    from kbtui.workspace import Settings, Workspace
+    from kbtui.workspace import Workspace
 
 BYTES_PER_PROCESS = 8_000_000
 """There is one more process for each time that the new entries have this many bytes.
@@ -105,33 +108,32 @@ def _list_positions_for_other_processes(
 
     A part has no entries that are in the catalog already, and none for the index of hidden entries.
     """
-    from kbtui.conversations.conversation_data_types import ConversationInfo
-
     if sum(item.size for item in items) < BYTES_PER_PROCESS:
         return []
     indexed = set(catalog.list_entry_ids())
     return [
         position
         for position, item in enumerate(items)
-        if (
-            item.id not in indexed
-            if isinstance(item, ConversationInfo)
-            else not item.hidden and make_subject_id(item.topic, item.slug) not in indexed
-        )
+        if not getattr(item, "hidden", False) and get_entry_id_of_item(item) not in indexed
     ]
+
+
+def get_entry_id_of_item(item: IndexableItem) -> str:
+    """Return the entry id that a subject or a conversation has in the index."""
+    key = _get_item_key(item)
+    return key[0] if len(key) == 1 else make_subject_id(*key)
 
 
 class IndexPartTask(NamedTuple):
     """What a process must know to write a part into the directory `folder`.
 
-    `titles` maps the ids of all conversations to their titles. Chunk numbers are higher than
-    `chunk_number`, and transaction numbers are higher than `transaction_number`.
+    `root` is the workspace's root. Chunk numbers are higher than `chunk_number`, and transaction
+    numbers are higher than `transaction_number`.
     """
 
-    root: Path
-    settings: Settings
-    titles: dict[str, str]
-    folder: Path
+    root: str
+    settings: dict[str, object]
+    folder: str
     chunk_number: int
     transaction_number: int
 
@@ -140,7 +142,7 @@ class IndexPartProcess:
     """A process that writes a part of an index. `items` are the entries that it has been given so far."""
 
     def __init__(self, task: IndexPartTask, queue: IndexingQueue) -> None:
-        self.folder = task.folder
+        self.folder = Path(task.folder)
         self.items: list[IndexableItem] = []
         self.done_count = 0
         """How many entries the process has certainly indexed."""
@@ -177,12 +179,12 @@ class IndexPartProcess:
         assert process.stdout is not None
         # If the process has exited, writing fails.
         with contextlib.suppress(OSError):
-            _send_object(process.stdin, task)
-            while process.stdout.readline() == b"more\n":
+            _send_line(process.stdin, task)
+            while process.stdout.readline():
                 self.done_count = len(self.items)
                 items = self._queue.take_oldest_items()
                 self.items += items
-                _send_object(process.stdin, items)
+                _send_line(process.stdin, [_get_item_key(item) for item in items])
         with contextlib.suppress(OSError):
             process.stdin.close()
         process.stdout.close()
@@ -199,26 +201,24 @@ class IndexPartProcesses:
         self._catalog, self._folder, self._queue = catalog, folder, queue
         self._processes: list[IndexPartProcess] = []
 
-    def start_processes(
-        self, workspace: Workspace, settings: Settings, titles: dict[str, str]
-    ) -> None:
-        """Start as many processes as there are entries and cores for."""
+    def start_processes(self, workspace: Workspace, settings: Settings) -> bool:
+        """Start as many processes as there are entries and cores for; return whether there are any."""
         count = min(
             PROCESSES_MAX, count_usable_cores() - 1, self._queue.shared_bytes // BYTES_PER_PROCESS
         )
         for number in range(1, count + 1):
             task = IndexPartTask(
-                workspace.root,
-                settings,
-                titles,
-                self._folder / str(number),
+                str(workspace.root),
+                settings._asdict(),
+                str(self._folder / str(number)),
                 self._catalog.get_last_chunk_number() + number * CHUNK_NUMBERS_PER_PART,
                 self._catalog.get_last_transaction_number() + number * TRANSACTION_NUMBERS_PER_PART,
             )
             try:
                 self._processes.append(IndexPartProcess(task, self._queue))
             except OSError:
-                return  # the system allows no further process, so the writer indexes more entries
+                break  # the system allows no further process, so the writer indexes more entries
+        return bool(self._processes)
 
     def __enter__(self) -> Self:
         """Remove what a killed process has left."""
@@ -230,18 +230,16 @@ class IndexPartProcesses:
         """How many entries the processes have certainly indexed."""
         return sum(process.done_count for process in self._processes)
 
-    def wait_for_exit(
-        self, stop: threading.Event
-    ) -> tuple[list[IndexPartProcess], list[IndexPartProcess]]:
+    def wait_for_exit(self, stop: threading.Event) -> tuple[list[Path], list[IndexableItem]]:
         """Give the processes no further entries, and wait until they have exited or `stop` is set.
 
-        Returns the processes whose parts are complete, and the others.
+        Returns the directories of the complete parts, and the entries that all processes were given.
         """
         self._queue.stop_handing_out_items()
         for process in self._processes:
             process.wait_for_exit(stop)
-        complete = [process for process in self._processes if process.is_complete]
-        return complete, [process for process in self._processes if not process.is_complete]
+        folders = [process.folder for process in self._processes if process.is_complete]
+        return folders, [item for process in self._processes for item in process.items]
 
     def __exit__(self, *_: object) -> None:
         for process in self._processes:
@@ -250,33 +248,49 @@ class IndexPartProcesses:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _send_object(stream: IO[bytes], value: object) -> None:
-    stream.write(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+def _get_item_key(item: IndexableItem) -> tuple[str, ...]:
+    """Return the id of a conversation, or the topic and slug of a subject."""
+    from kbtui.conversations.conversation_data_types import ConversationInfo
+
+    return (item.id,) if isinstance(item, ConversationInfo) else (item.topic, item.slug)
+
+
+def _send_line(stream: IO[bytes], value: object) -> None:
+    stream.write(json.dumps(value).encode() + b"\n")
     stream.flush()
 
 
 def write_index_part() -> None:
-    """Write the part that standard input describes: a task, and then lists of entries until one is empty."""
+    """Write the part that standard input describes. Entries whose files have disappeared are left out."""
+    from kbtui.conversations.conversation_repository import list_conversations
     from kbtui.knowledge import load_knowledge
 
     # The output of libraries goes to the log, not between the requests.
     requests, received = os.fdopen(os.dup(1), "wb"), sys.stdin.buffer
     os.dup2(2, 1)
-    task: IndexPartTask = pickle.load(received)
-    workspace = open_workspace_at_root(task.root)
-    storage = CatalogAndKeywordIndexWriter(task.folder, task.settings)
+    task = IndexPartTask(*json.loads(received.readline()))
+    workspace = open_workspace_at_root(Path(task.root))
+    settings = Settings(**task.settings)  # type: ignore[arg-type]
+    storage = CatalogAndKeywordIndexWriter(Path(task.folder), settings)
     storage.catalog.start_numbering_after(task.chunk_number, task.transaction_number)
-    indexer = EntryIndexer(
-        storage, workspace, load_knowledge(workspace), task.titles, threading.Event()
-    )
+    knowledge = load_knowledge(workspace)
+    conversations = {info.id: info for info in list_conversations(workspace, counts=False)}
+    titles = {info.id: info.name for info in conversations.values()}
+    indexer = EntryIndexer(storage, workspace, knowledge, titles, threading.Event())
+
+    def find_item(topic_or_id: str, slug: str | None = None) -> IndexableItem | None:
+        if slug is None:
+            return conversations.get(topic_or_id)
+        subject = knowledge.find_subject(topic_or_id, slug)
+        return None if subject is None or subject.hidden else subject
 
     def request_items() -> Iterator[IndexableItem]:
         while True:
-            requests.write(b"more\n")
+            requests.write(b"\n")
             requests.flush()
-            if not (items := pickle.load(received)):
+            if not (keys := json.loads(received.readline())):
                 return
-            yield from items
+            yield from filter(None, (find_item(*key) for key in keys))
 
     for _ in indexer.index_entries(request_items()):
         pass

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.catalog_and_keyword_indexer import CatalogAndKeywordIndexWriter, EntryIndexer
-from kbtui.index.index_part_process import IndexingQueue, IndexPartProcesses
+from kbtui.index.index_part_process import (
+    IndexingQueue,
+    IndexPartProcesses,
+    get_entry_id_of_item,
+)
 from kbtui.index.indexable_entry_reader import make_subject_change_signature
 
 if TYPE_CHECKING:
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.index.catalog_and_keyword_indexer import IndexableItem
-    from kbtui.index.index_part_process import IndexPartProcess
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.notices import EmbeddedParts, PauseReason
@@ -32,8 +35,11 @@ COMMIT_SECONDS, COMMIT_SECONDS_MAX = 1.0, 16.0
 
 The interval to the next commit doubles each time, up to `COMMIT_SECONDS_MAX`.
 """
-PATIENCE_SECONDS = 0.5
-"""A refresh runs for this many seconds before a newer request can interrupt it."""
+PATIENCE_SECONDS, PATIENCE_SECONDS_IN_PARTS = 0.5, 5.0
+"""A refresh runs for this many seconds before a newer request can interrupt it.
+
+Interrupting other processes, which index parts, costs half a second.
+"""
 
 
 @dataclass
@@ -256,7 +262,8 @@ class WorkspaceIndexWriter:
         indexer = EntryIndexer(self.storage, self.workspace, knowledge, titles, self._stop)
         self._on_progress(IndexProgress("keywords", 0, len(work)))
         with IndexPartProcesses(self.catalog, self.folder / "parts", queue) as processes:
-            processes.start_processes(self.workspace, self.settings, titles)
+            has_parts = processes.start_processes(self.workspace, self.settings)
+            patience = PATIENCE_SECONDS_IN_PARTS if has_parts else PATIENCE_SECONDS
             for done in indexer.index_entries(_note_changed_items(queue, changes)):
                 all_done = done + processes.done_count
                 self._on_progress(IndexProgress("keywords", all_done, len(work)))
@@ -264,28 +271,21 @@ class WorkspaceIndexWriter:
                 if now - committed > pause:
                     self.storage.commit_keyword_indexes()
                     committed, pause = now, min(pause * 2, COMMIT_SECONDS_MAX)
-                if now - began > PATIENCE_SECONDS and all_done < len(work) and self._should_yield():
+                if now - began > patience and all_done < len(work) and self._should_yield():
                     changes.is_unfinished = True
                     break
             self.storage.commit_keyword_indexes()
-            complete, failed = processes.wait_for_exit(self._stop)
-            if not self._stop.is_set():
-                self._add_parts(complete, changes)
-                # Index what a killed process was given. If an error has killed it, that error is raised here.
-                lost = [item for process in failed for item in process.items]
-                for _ in indexer.index_entries(_note_changed_items(lost, changes)):
+            folders, items = processes.wait_for_exit(self._stop)
+            if items and not self._stop.is_set():
+                self.storage.add_parts(folders)
+                # If a process was killed, its entries are missing. If an error killed it, that error is raised here.
+                indexed = set(self.catalog.list_entry_ids())
+                missing = [item for item in items if get_entry_id_of_item(item) not in indexed]
+                for _ in indexer.index_entries(missing):
                     pass
                 self.storage.commit_keyword_indexes()
-                all_done = done + sum(len(process.items) for process in (*complete, *failed))
+                all_done = done + sum(1 for _ in _note_changed_items(items, changes))
         self._on_progress(IndexProgress("keywords", all_done, len(work)))
-
-    def _add_parts(self, complete: list[IndexPartProcess], changes: IndexRefreshChanges) -> None:
-        """Add to the index what other processes have indexed."""
-        if complete:
-            self.storage.add_parts([process.folder for process in complete])
-        for process in complete:
-            for _ in _note_changed_items(process.items, changes):
-                pass
 
 
 def _note_changed_items(

@@ -36,6 +36,8 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
             f"guide/s{number}.md", f"# S{number}\n\nThe crane number {number}.\n\n" + "Reeds. " * 30
         )
         os.utime(file, (1_000_000 + number, 1_000_000 + number))
+    second = builder.subject("guide/s0.txt", "Another crane, whose file has the same name.\n")
+    os.utime(second, (1, 1))
     builder.subject("guide/.inner.md", "# Inner\n\nThe hidden handshake of zebras.\n")
     for number in range(60):
         learned = called("a", "learn", f"The crane {number}", topic="guide", subjects=f"s{number}")
@@ -128,7 +130,7 @@ def test_two_processes_build_what_one_builds(built: Builder, tmp_path: Path) -> 
     assert other.has_helped
     write_index_on_one_core(built, tmp_path / "one")
     assert content_of(tmp_path / "two") == content_of(tmp_path / "one")
-    assert other.progress[-1] == IndexProgress("keywords", 181, 181)
+    assert other.progress[-1] == IndexProgress("keywords", 182, 182)
     for cache in (tmp_path / "one", tmp_path / "two"):
         index = WorkspaceIndexWriter(built.workspace, Settings(model="off"), cache_dir=cache)
         with closing(index):
@@ -142,7 +144,7 @@ def test_two_processes_build_what_one_builds(built: Builder, tmp_path: Path) -> 
 @pytest.mark.usefixtures("small_batches")
 def test_what_another_process_indexed_can_change_and_go(built: Builder, tmp_path: Path) -> None:
     write_index(built, tmp_path / "two", OtherProcess())
-    built.subject("guide/s0.md", "# S0\n\nA stork now.\n")
+    built.subject("guide/s3.md", "# S3\n\nA stork now.\n")
     (built.root / "docs/guide/s1.md").unlink()
     built.conversation(0, [[asked("And storks?")]])
     write_index(built, tmp_path / "two")
@@ -183,7 +185,7 @@ def test_an_interrupted_refresh_keeps_what_the_other_process_indexed(
 ) -> None:
     from kbtui.index import workspace_index_writer
 
-    monkeypatch.setattr(workspace_index_writer, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(workspace_index_writer, "PATIENCE_SECONDS_IN_PARTS", 0.0)
     other, requested = OtherProcess(lambda process: requested.set()), threading.Event()
     assert write_index(built, tmp_path / "two", other, should_yield=requested.is_set)
     with closing(IndexReader(tmp_path / "two")) as reader:
