@@ -209,13 +209,14 @@ KEY_PARTS_LIMIT = 100
 
 A longer key is an error, because `tomllib` would take too long to parse it.
 """
-_DOTTED_KEY = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+""")
+_DOTTED_KEY = r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+"""
+"""A string, which `re` compiles on first use: few programs read TOML."""
 
 
 def parse_toml_with_limited_key_depth(text: str) -> dict[str, Any]:
     """Parse TOML. Raises `ValueError` with the reason, or `RecursionError` for deep nesting."""
     import tomllib
 
-    if any(found[0].count(".") >= KEY_PARTS_LIMIT for found in _DOTTED_KEY.finditer(text)):
+    if any(found[0].count(".") >= KEY_PARTS_LIMIT for found in re.finditer(_DOTTED_KEY, text)):
         raise ValueError(f"a key has more than {KEY_PARTS_LIMIT} parts")
     return tomllib.loads(text)

@@ -16,8 +16,9 @@ from kbtui.references import parse_ref
 from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.external_programs_and_clipboard import copy_text_to_clipboards
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.base_screens_and_widgets import ClickableHintLine, StyledScreen
+from kbtui.tui.framework.base_screens_and_widgets import StyledScreen
 from kbtui.tui.framework.dialogs import (
+    ClickableHintLine,
     DialogOption,
     FormDialog,
     FormField,

@@ -16,7 +16,6 @@ from kbtui.errors import NothingFound
 from kbtui.library.diagnostics import AREAS, DiagnosticFinding, FindingState, run_diagnostics
 from kbtui.references import parse_ref
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
-from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_blocks import (
     LeftAndRightLineBlock,
     ParagraphReaderBlock,
@@ -24,7 +23,7 @@ from kbtui.tui.reader.reader_blocks import (
     make_heading_block_with_note,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument
-from kbtui.tui.secondary_screen import SecondaryScreen
+from kbtui.tui.secondary_screen import DocumentOverlayScreen, SecondaryScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

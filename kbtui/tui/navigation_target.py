@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kbtui.citations.tool_call_citations import CitationKey
     from kbtui.search.search_request_and_answer import Hit
 
-_REFERENCE = re.compile(r"jp-c\d+(-[0-9a-z]+)?(:\d+(\.\d+)?)?|jp://\S+|chunk:\S+|[^\s/]+/\S+")
+_REFERENCE = r"jp-c\d+(-[0-9a-z]+)?(:\d+(\.\d+)?)?|jp://\S+|chunk:\S+|[^\s/]+/\S+"
 
 
 class EnteredReferenceText(NamedTuple):
@@ -25,7 +25,7 @@ class EnteredReferenceText(NamedTuple):
 
 def looks_like_reference(text: str) -> bool:
     """Return whether the whole `text` looks like a reference. A topic id alone does not count as one."""
-    return bool(_REFERENCE.fullmatch(text)) or is_other_agents_conversation_ref(text)
+    return bool(re.fullmatch(_REFERENCE, text)) or is_other_agents_conversation_ref(text)
 
 
 class ReadingPosition(NamedTuple):

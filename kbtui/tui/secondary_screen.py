@@ -13,19 +13,19 @@ from kbtui.errors import format_error_on_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.base_screens_and_widgets import (
     ALWAYS_AVAILABLE_ACTIONS,
-    ClickableHintLine,
     LabeledInput,
     LeftAndRightTextLine,
     StyledScreen,
     TextInputInPane,
-    WrappedMessageWidget,
     make_plain_label_text,
 )
+from kbtui.tui.framework.dialogs import ClickableHintLine, WrappedMessageWidget
 from kbtui.tui.framework.styled_text import Spans, join_span_texts
 from kbtui.tui.framework.tui_command_definition import (
     MOVE_BINDINGS,
     format_fitting_key_hints,
     format_key_hints,
+    make_dialog_bindings,
 )
 from kbtui.tui.generated_reader_pages import build_screen_help_document
 from kbtui.tui.reader.document_view import DocumentView
@@ -93,6 +93,37 @@ def contains_all_words(text: str, words: list[str]) -> bool:
     """Return whether a text contains all `words`, ignoring case. The words must be case-folded."""
     folded = text.casefold()
     return all(word in folded for word in words)
+
+
+class DocumentOverlayScreen(StyledScreen):
+    """A screen that shows a document over another screen.
+
+    If there is a `confirm_label`, the key `y` closes the screen with the result True.
+    """
+
+    BINDINGS = make_dialog_bindings("page") + MOVE_BINDINGS
+
+    def __init__(self, title: str, page: ReaderDocument, confirm_label: str = "") -> None:
+        super().__init__()
+        self._title, self._page, self._confirm_label = title, page, confirm_label
+        self.reader = DocumentView()
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="page", classes="pane") as pane:
+            pane.border_title = make_plain_label_text(self._title)
+            confirm = f"y: {self._confirm_label} · n or Esc: no"
+            keys = confirm if self._confirm_label else "Esc: close"
+            pane.border_subtitle = make_plain_label_text(keys)
+            yield self.reader
+
+    def on_mount(self) -> None:
+        self.reader.show_document(self._page)
+        self.reader.focus()
+
+    def action_confirm(self) -> None:
+        """If the screen has a `confirm_label`, close it with the result True."""
+        if self._confirm_label:
+            self.dismiss(True)
 
 
 class HelpScreen(StyledScreen):

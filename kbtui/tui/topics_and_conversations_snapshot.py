@@ -46,7 +46,7 @@ class TopicWithSubjects(NamedTuple):
         return sum(not subject.hidden for subject in self.subjects)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class TopicsAndConversations:
     """All topics and conversations at one moment, and the problems with reading them.
 

@@ -373,7 +373,7 @@ opens a screen leaves it again.
 def test_every_command_of_a_dialog_has_an_action() -> None:
     from kbtui.tui.app import KbtuiApp
     from kbtui.tui.framework.dialogs import ChoiceField, FormDialog, OptionsDialog, TextInputDialog
-    from kbtui.tui.reader.document_view import DocumentOverlayScreen
+    from kbtui.tui.secondary_screen import DocumentOverlayScreen
 
     owners: dict[str, Any] = {
         "dialog": TextInputDialog,

@@ -13,17 +13,18 @@ from textual.widgets import Input
 from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.base_screens_and_widgets import (
-    ClickableHintLine,
     LeftAndRightTextLine,
     SanitizedInput,
     StyledScreen,
     StyledTextWidget,
-    WrappedMessageWidget,
     make_plain_label_text,
+    press_hinted_key,
 )
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
     Spans,
+    StyledLines,
+    capitalize_first_word_unless_name,
     join_span_texts,
     measure_cell_width,
     truncate_spans,
@@ -36,6 +37,51 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.strip import Strip
+
+
+class ClickableHintLine(LeftAndRightTextLine):
+    """A line of key hints. A click on a hint presses its key."""
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        press_hinted_key(self, self.left, event.x - self.gutter.left)
+
+
+MAX_MESSAGE_LINES = 4
+
+
+class WrappedMessageWidget(StyledTextWidget):
+    """A message on at most `MAX_MESSAGE_LINES` wrapped lines. Lines beyond these are left out."""
+
+    DEFAULT_CSS = "WrappedMessageWidget { height: 1; padding: 0 1; background: $background; }"
+
+    def __init__(self, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.text = ""
+        self._role = ""
+        self._lines: StyledLines = []
+
+    def set_message(self, text: str, role: str) -> None:
+        """Set the message."""
+        self.text = sanitize_to_one_line(text)
+        if role != "key":  # The name of a key must not be capitalized.
+            self.text = capitalize_first_word_unless_name(self.text)
+        self._role = role
+        self._wrap_message()
+
+    def on_resize(self) -> None:
+        self._wrap_message()
+
+    def _wrap_message(self) -> None:
+        width = self.content_size.width
+        lines = wrap_spans([(self.text, self._role)], width) if width and self.text else []
+        self._lines = lines[:MAX_MESSAGE_LINES]
+        self.styles.height = max(1, len(self._lines))
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        spans = self._lines[y].spans if y < len(self._lines) else []
+        return self.render_spans(spans, self.content_size.width)
 
 
 class TextInputDialog(StyledScreen):

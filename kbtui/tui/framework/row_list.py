@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,6 @@ WIDE_ROW = 36
 """If a row is at least this many cells wide, its first line also shows `wide_right`."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ListRow:
     """A row of one or more lines.
 
@@ -43,14 +41,28 @@ class ListRow:
     * `data` is a value for the code that uses the list.
     """
 
-    key: str
-    left: Spans
-    right: Spans = field(default_factory=list)
-    below: list[Spans] = field(default_factory=list)
-    selectable: bool = True
-    role: str = ""
-    data: Any = None
-    wide_right: Spans = field(default_factory=list)
+    __slots__ = "below", "data", "key", "left", "right", "role", "selectable", "wide_right"
+
+    def __init__(
+        self,
+        key: str,
+        left: Spans,
+        right: Spans | None = None,
+        below: list[Spans] | None = None,
+        *,
+        selectable: bool = True,
+        role: str = "",
+        data: Any = None,
+        wide_right: Spans | None = None,
+    ) -> None:
+        self.key = key
+        self.left = left
+        self.right = [] if right is None else right
+        self.below = [] if below is None else below
+        self.selectable = selectable
+        self.role = role
+        self.data = data
+        self.wide_right = [] if wide_right is None else wide_right
 
 
 def make_heading_row(key: str, text: str, right: str = "") -> ListRow:

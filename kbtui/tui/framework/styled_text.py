@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -21,7 +20,6 @@ Span = tuple[str, str]
 Spans = list[Span]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class StyledLine:
     """One line on the screen.
 
@@ -35,11 +33,20 @@ class StyledLine:
     * `continues_right` says whether the line continues beyond the right edge.
     """
 
-    spans: Spans = field(default_factory=list)
-    source_line: int = 0
-    full_text: str = ""
-    continues_right: bool = False
-    covered_source_lines: tuple[int, int] | None = None
+    __slots__ = "continues_right", "covered_source_lines", "full_text", "source_line", "spans"
+
+    def __init__(
+        self,
+        spans: Spans | None = None,
+        source_line: int = 0,
+        full_text: str = "",
+        continues_right: bool = False,
+    ) -> None:
+        self.spans = [] if spans is None else spans
+        self.source_line = source_line
+        self.full_text = full_text
+        self.continues_right = continues_right
+        self.covered_source_lines: tuple[int, int] | None = None
 
     @property
     def plain(self) -> str:
@@ -314,17 +321,17 @@ def _cut_scrolled_code_line(
     return StyledLine(shown, source, text, more)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class HighlightPattern:
     """The pattern to highlight in a block.
 
     `current` is the index of the current match, or -1 if no match is current.
     """
 
-    pattern: re.Pattern[str]
-    current: int = -1
-    seen_count: int = 0
-    """The number of matches in the block that have been highlighted so far."""
+    def __init__(self, pattern: re.Pattern[str], current: int = -1) -> None:
+        self.pattern = pattern
+        self.current = current
+        self.seen_count = 0
+        """The number of matches in the block that have been highlighted so far."""
 
 
 def highlight_matches(spans: Sequence[Span], found: HighlightPattern | None) -> Spans:

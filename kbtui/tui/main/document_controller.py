@@ -54,7 +54,7 @@ BIG_CONVERSATION_BYTES = 2 << 20
 FIRST_BLOCKS = 20
 """The number of blocks that are laid out while a document is loaded, so that the first paint is fast."""
 
-_TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
+_TURN_NUMBER = r"\d{1,9}(?:\.\d{1,9})?"
 
 
 class NavigationHistory:
@@ -388,7 +388,7 @@ class DocumentController:
         if self._pane.go_to_turn_or_line_number(text):
             return
         document = self._pane.document_view.document
-        if document.is_partial and _TURN_NUMBER.fullmatch(text.strip()):
+        if document.is_partial and re.fullmatch(_TURN_NUMBER, text.strip()):
             # Opening a reference waits until the turn is loaded.
             text = f"{document.ref}:{text.strip()}"
         root = self._library.workspace.root

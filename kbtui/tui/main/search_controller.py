@@ -21,7 +21,6 @@ from kbtui.terminal_text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
 from kbtui.tui.navigation_target import make_hit_target
-from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.search_pane import (
     FILTER_NOTICES,
     MODES,
@@ -839,6 +838,7 @@ class SearchController:
                 status.flash_message(gone, "warning")
                 return
             from kbtui.tui.generated_reader_pages import build_rank_explanation_document
+            from kbtui.tui.secondary_screen import DocumentOverlayScreen
 
             page = build_rank_explanation_document(explanation, request.query)
             self._main.open_dialog(DocumentOverlayScreen("Why", page))

@@ -13,7 +13,6 @@ from kbtui.references import Ref, parse_ref
 from kbtui.terminal_text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import make_navigation_target
-from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.tui_command_table import find_key_label_of_command
 from kbtui.workspace.paths import get_user_home
@@ -560,6 +559,8 @@ class SelectedItemActions:
                     self.run_in_thread_with_activity_shown(
                         "writing …", proposal.write_proposed_topic, report_written_topic
                     )
+
+            from kbtui.tui.secondary_screen import DocumentOverlayScreen
 
             page = make_first_topic_page(proposal, main.library.workspace.root)
             screen = DocumentOverlayScreen("A first topic", page, confirm_label="write it")

@@ -8,7 +8,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.cache import LRUCache
-from textual.containers import Vertical
 from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
@@ -16,12 +15,10 @@ from textual.strip import Strip
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.tui.framework.base_screens_and_widgets import (
     ScrollViewWithoutRelayout,
-    StyledScreen,
     StyledTextWidget,
-    make_plain_label_text,
 )
 from kbtui.tui.framework.styled_text import HighlightPattern, add_style_role
-from kbtui.tui.framework.tui_command_definition import MOVE_BINDINGS, make_dialog_bindings
+from kbtui.tui.framework.tui_command_definition import MOVE_BINDINGS
 from kbtui.tui.navigation_target import ReadingPosition
 from kbtui.tui.reader.reader_document import (
     ReaderDocument,
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from textual import events
-    from textual.app import ComposeResult
     from textual.screen import Screen
     from textual.selection import Selection
 
@@ -981,34 +977,3 @@ class DocumentView(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
         if block.key in self.document.fold_kinds and self.viewport.cursor.line >= block.above:
             self.viewport.toggle_fold(block.key)
         self.redraw_after_viewport_change()
-
-
-class DocumentOverlayScreen(StyledScreen):
-    """A screen that shows a document over another screen.
-
-    If there is a `confirm_label`, the key `y` closes the screen with the result True.
-    """
-
-    BINDINGS = make_dialog_bindings("page") + MOVE_BINDINGS
-
-    def __init__(self, title: str, page: ReaderDocument, confirm_label: str = "") -> None:
-        super().__init__()
-        self._title, self._page, self._confirm_label = title, page, confirm_label
-        self.reader = DocumentView()
-
-    def compose(self) -> ComposeResult:
-        with Vertical(id="page", classes="pane") as pane:
-            pane.border_title = make_plain_label_text(self._title)
-            confirm = f"y: {self._confirm_label} · n or Esc: no"
-            keys = confirm if self._confirm_label else "Esc: close"
-            pane.border_subtitle = make_plain_label_text(keys)
-            yield self.reader
-
-    def on_mount(self) -> None:
-        self.reader.show_document(self._page)
-        self.reader.focus()
-
-    def action_confirm(self) -> None:
-        """If the screen has a `confirm_label`, close it with the result True."""
-        if self._confirm_label:
-            self.dismiss(True)

@@ -35,7 +35,7 @@ STEP_VIEWS = (*CHANGES_VIEWS, "history")
 """The views that add a step to the history. Any other view replaces the previous one."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ReaderDocument:
     """The content of the reader: a sequence of blocks with a title and badges.
 
