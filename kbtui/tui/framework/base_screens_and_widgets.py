@@ -7,7 +7,7 @@ if other code forgets to sanitize it.
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from rich.highlighter import Highlighter
 from rich.segment import Segment
@@ -23,6 +23,7 @@ from textual.keys import key_to_character
 from textual.message import Message
 from textual.screen import Screen
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from rich.text import Text
     from textual.dom import DOMNode
+    from textual.scrollbar import ScrollBarRender
 
     from kbtui.tui.framework.styled_text import Span
 
@@ -239,12 +241,49 @@ class StyledTextWidget(Widget, inherit_bindings=False):
         return Strip(segments).adjust_cell_length(width, ground)
 
 
+class ScrollBarWithCheapBlank(ScrollBar):
+    """A scroll bar that draws only one line while there is nothing to scroll, because all lines are blank."""
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        if self.window_size < self.window_virtual_size:
+            return super().render_lines(crop)
+        return super().render_lines(Region(crop.x, crop.y, crop.width, 1)) * crop.height
+
+    def render_line(self, y: int) -> Strip:
+        if self.window_size < self.window_virtual_size:
+            return super().render_line(y)
+        bar = cast("ScrollBarRender", self.render())
+        return Strip.blank(self.size.width, cast("Style", bar.style).background_style)
+
+
 class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
     """A scroll view whose content can change its size without a new layout of the screen.
 
     A new layout is still needed if the scroll bar appears or disappears, or if the size of the view
     depends on its content.
     """
+
+    @property
+    def vertical_scrollbar(self) -> ScrollBar:
+        """The scroll bar at the right edge. It is created when it is first needed."""
+        if self._vertical_scrollbar is None:
+            self._vertical_scrollbar = bar = ScrollBarWithCheapBlank(name="vertical")
+            bar.display = False
+            self.app._start_widget(self, bar)
+        return self._vertical_scrollbar
+
+    @property
+    def visible_text_height(self) -> int:
+        """The number of visible lines that have text. All lines below them look the same."""
+        return self.size.height
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Render the lines of a region; of the lines below the text, only the first is rendered."""
+        equal = crop.bottom - max(crop.y, self.visible_text_height)
+        if equal < 2:
+            return super().render_lines(crop)
+        strips = super().render_lines(Region(crop.x, crop.y, crop.width, crop.height - equal + 1))
+        return strips + strips[-1:] * (equal - 1)
 
     def set_content_size(self, size: Size) -> None:
         """Set the size of the content and update the scroll bar."""

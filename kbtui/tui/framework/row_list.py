@@ -240,15 +240,27 @@ class RowList(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
     def prepare_row_text(self, row: ListRow) -> None:
         """Make the text of a row just before the row is drawn. By default, do nothing, because the text exists already."""
 
+    @property
+    def visible_text_height(self) -> int:
+        """The number of visible lines that have text."""
+        if not self.rows:
+            return len(self._wrap_empty_text())
+        return max(0, self._tops[-1] - round(self.scroll_y))
+
+    def _wrap_empty_text(self) -> list[Spans]:
+        width = self.scrollable_content_region.width
+        if self._empty_lines_key != (key := (width, tuple(self.empty_text))):
+            indent = [(" ", "")]
+            lines = wrap_spans(self.empty_text, max(8, width - 2), indent, indent)
+            self._empty_lines_key, self._empty_lines = key, [line.spans for line in lines]
+        return self._empty_lines
+
     def render_line(self, y: int) -> Strip:
         """Render the line that is `y` lines below the top of the list's visible part."""
         width = self.scrollable_content_region.width
         if not self.rows:
-            if self._empty_lines_key != (key := (width, tuple(self.empty_text))):
-                indent = [(" ", "")]
-                lines = wrap_spans(self.empty_text, max(8, width - 2), indent, indent)
-                self._empty_lines_key, self._empty_lines = key, [line.spans for line in lines]
-            spans = self._empty_lines[y] if y < len(self._empty_lines) else []
+            lines = self._wrap_empty_text()
+            spans = lines[y] if y < len(lines) else []
             return self.render_spans(spans, width) if spans else Strip.blank(width, self.base_style)
         index, depth = self._find_row_at_line(y + round(self.scroll_y))
         if index >= len(self.rows):

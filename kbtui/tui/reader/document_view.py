@@ -880,6 +880,11 @@ class DocumentView(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
         self._fit_viewport_to_widget()
         self.redraw_after_viewport_change()
 
+    @property
+    def visible_text_height(self) -> int:
+        """The number of visible lines that have text."""
+        return len(self.viewport.rows)
+
     def render_line(self, y: int) -> Strip:
         """Render the line that is `y` lines below the top of the view's visible part.
 
