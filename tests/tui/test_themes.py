@@ -29,7 +29,13 @@ from kbtui.tui.theme import (
     load_user_themes,
 )
 
-STYLES = Path(__file__).parents[2] / "kbtui" / "tui" / "kbtui.tcss"
+STYLES = Path(__file__).parents[2] / "kbtui" / "tui"
+
+
+def _read_style_sheets() -> str:
+    return "\n".join(path.read_text() for path in STYLES.glob("*.tcss"))
+
+
 ALL = {theme.name: theme for theme in (*THEMES, *BUILTIN_THEMES.values())}
 OF_COLOURS = [name for name in ALL if not name.startswith("ansi")]
 GROUNDS = ("kb-surface", "kb-cursor", "kb-cursor-off", "background")
@@ -44,7 +50,7 @@ def pairs() -> set[tuple[str, str]]:
                 (look.color, ground)
                 for ground in ([look.background] if look.background else GROUNDS)
             }
-    for body in re.findall(r"\{([^}]*)\}", STYLES.read_text()):
+    for body in re.findall(r"\{([^}]*)\}", _read_style_sheets()):
         facts = dict(
             re.findall(
                 r"(?<![-\w])(color|background|border-title-color|border-subtitle-color): \$([\w-]+)",
@@ -276,12 +282,12 @@ async def test_what_was_typed_early_is_handed_out(book: Builder) -> None:
 
 def test_every_style_rule_names_a_widget_that_exists() -> None:
     """A rule for a class that was renamed would silently apply to nothing."""
-    sources = [path.read_text() for path in STYLES.parent.rglob("*.py")]
+    sources = [path.read_text() for path in STYLES.rglob("*.py")]
     widgets = set(re.findall(r"^\s*class (\w+)", "\n".join(sources), re.M)) | {
         *textual.widgets.__all__,
         *vars(textual.containers),
     }
-    sheets = [STYLES.read_text()]
+    sheets = [_read_style_sheets()]
     for text in sources:
         sheets += [
             "".join(found) for found in re.findall(r'CSS = (?:"""(.*?)"""|"(.*?)")', text, re.S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.tui.citations_pane import CitationsPane
@@ -50,6 +51,8 @@ FOCUS_TARGETS = {
 The id is also the scope of the pane's commands.
 """
 
+STYLES_AFTER_FIRST_PAINT = Path(__file__).parents[1] / "kbtui_after_first_paint.tcss"
+
 FOLDABLE = ("library", "citations")
 COVERING = ("results", "outline")
 """The panes that cover all other panes if the terminal has room for two panes."""
@@ -58,8 +61,8 @@ COVERING = ("results", "outline")
 class PaneLayout:
     """Creates the panes of a screen, and shows, folds, resizes and focuses them.
 
-    A `PaneLayout` sets CSS classes on the screen. The file `kbtui.tcss` defines the layout for each
-    class.
+    A `PaneLayout` sets CSS classes on the screen. The files `kbtui.tcss` and
+    `kbtui_after_first_paint.tcss` define the layout for each class.
     """
 
     def __init__(self, screen: Screen[Any], library: Library, clock: Clock) -> None:
@@ -72,6 +75,13 @@ class PaneLayout:
         """The difference between each resized pane's width and its default width, in cells, by pane id."""
         self._grabbed_border: tuple[str, int] | None = None
         self._size: Size | None = None
+
+    def load_styles_after_first_paint(self) -> None:
+        """Load the styles of dialogs, and of layouts in which the screen does not start."""
+        styles, path = self._screen.app.stylesheet, STYLES_AFTER_FIRST_PAINT
+        styles.add_source(path.read_text("utf-8"), (str(path), ""))
+        # A key may have changed the layout already.
+        styles.update_nodes(self._screen.query_one("#panes").children, animate=False)
 
     # focus
 
@@ -112,8 +122,8 @@ class PaneLayout:
 
         `classes` maps a class to True to set it, or to False to remove it.
 
-        Only the styles of the panes are computed again, because `kbtui.tcss` has no rules about
-        other widgets for these classes. Textual's `update_classes` would compute the styles of all
+        Only the styles of the panes are computed again, because there are no rules about other
+        widgets for these classes. Textual's `update_classes` would compute the styles of all
         widgets, which takes nine times as long.
         """
         before = self._screen.classes
