@@ -6,13 +6,14 @@ assistants, `kbtui/assistant/assistant_tools.py` turns them into text without co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.terminal_text import LEG_NAMES, format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import TypedDict
 
 NoticeCode = Literal[
     "configuration_invalid", "filter_of_other_input",
@@ -114,39 +115,41 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
 """
 
 
-class NoticeValues(TypedDict, total=False):
-    """The values of a notice.
+if TYPE_CHECKING:
 
-    `detail`, `where` and `hint` come from the error that caused the notice. `workspace` is the path
-    of a workspace, and `workspaces` are names of projects.
-    """
+    class NoticeValues(TypedDict, total=False):
+        """The values of a notice.
 
-    cause: Cause
-    detail: str
-    where: str | None
-    hint: str | None
-    word: str
-    words: list[str]
-    near: list[str]
-    filters: list[str]
-    inputs: list[Literal["search", "library", "entries"]]
-    suggestion: str
-    nearest: str
-    done: int
-    total: int
-    characters: int
-    is_complete: bool
-    variables: list[str]
-    leg: str
-    rank: int
-    limit: int
-    field: str
-    value: str | None
-    wanted: list[str]
-    topic: str
-    slug: str
-    workspace: str
-    workspaces: list[str]
+        `detail`, `where` and `hint` come from the error that caused the notice. `workspace` is the path
+        of a workspace, and `workspaces` are names of projects.
+        """
+
+        cause: Cause
+        detail: str
+        where: str | None
+        hint: str | None
+        word: str
+        words: list[str]
+        near: list[str]
+        filters: list[str]
+        inputs: list[Literal["search", "library", "entries"]]
+        suggestion: str
+        nearest: str
+        done: int
+        total: int
+        characters: int
+        is_complete: bool
+        variables: list[str]
+        leg: str
+        rank: int
+        limit: int
+        field: str
+        value: str | None
+        wanted: list[str]
+        topic: str
+        slug: str
+        workspace: str
+        workspaces: list[str]
 
 
 class Notice(NamedTuple):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.errors import CallCancelledError, EngineUnavailableError, IndexUnavailable, KbtuiError
-from kbtui.notices import Notice, NoticeValues
+from kbtui.notices import Notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         IndexRefreshOptions,
     )
     from kbtui.index.index_reader import IndexReader
+    from kbtui.notices import NoticeValues
     from kbtui.workspace import Settings, Workspace
 
 Answer = TypeVar("Answer")

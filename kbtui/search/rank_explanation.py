@@ -9,7 +9,7 @@ from kbtui.index.entry_and_chunk_data_types import (
     compute_place_number_of_first_passage_in_entry,
 )
 from kbtui.light_named_tuple import NamedTuple
-from kbtui.notices import Notice, NoticeValues
+from kbtui.notices import Notice
 from kbtui.search.outdated_hits_and_turns import HitFreshnessChecker
 from kbtui.search.rule_based_passage_reranker import RankBonuses
 from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
+    from kbtui.notices import NoticeValues
     from kbtui.references import Ref
     from kbtui.search.keyword_search import ChunkRanking, TermScores
     from kbtui.search.nearby_passage_scoring import WeightedQueryStem

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
     from textual.message_pump import MessagePump
 
     ReportProgress = Callable[[Any], None]
 
+    class CancellableContextManager(Protocol):
+        """A context manager for a call that another thread can cancel."""
 
-class CancellableContextManager(Protocol):
-    """A context manager for a call that another thread can cancel."""
+        def __enter__(self) -> object: ...
 
-    def __enter__(self) -> object: ...
+        def __exit__(self, *error: object) -> None: ...
 
-    def __exit__(self, *error: object) -> None: ...
-
-    def cancel(self) -> None:
-        """Cancel the call without waiting for it to end."""
+        def cancel(self) -> None:
+            """Cancel the call without waiting for it to end."""
 
 
 class LatestOnlyWorker:
