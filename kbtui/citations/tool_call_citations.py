@@ -317,10 +317,18 @@ def extract_citations_from_tool_calls(
                         conversation.info.id,
                         turn.number,
                         event.call,
-                        tool=event.name or conversation.info.agent,
-                        timestamp=event.timestamp,
+                        target.how,
+                        target.kind,
+                        target.target,
+                        target.title,
+                        event.name or conversation.info.agent,
+                        event.timestamp,
+                        target.gone,
+                        target.chunk,
+                        target.score,
+                        target.quote,
                         rewound=turn.is_rewound,
-                        **target._asdict(),
+                        given=target.given,
                     )
 
 

@@ -13,6 +13,8 @@ import sys
 from bisect import bisect_left
 from collections import Counter
 from contextlib import contextmanager
+from functools import cache
+from itertools import repeat
 from marshal import dumps
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -148,13 +150,12 @@ def parse_catalog_chunk_row(row: tuple[Any, ...]) -> Chunk:
 
 def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
     """Return a chunk's row with the values and types that SQLite returns when it reads the row."""
-    first, last = chunk.lines or (None, None)
-    when = chunk.timestamp
+    id_, text, ordinal, lines, turn, role, tool, when, embed, number, digest, call, args = chunk
+    first, last = lines or (None, None)
     return (
-        chunk.number, chunk.id, entry_id, chunk.ordinal, replace_surrogates(chunk.text), first, last,
-        chunk.turn, chunk.role, chunk.tool and replace_surrogates(chunk.tool), None if when is None else float(when),
-        int(chunk.embed), chunk.vector_hash, chunk.call,
-        _encode_tool_arguments_as_json(chunk.args) if chunk.args else None, seq,
+        number, id_, entry_id, ordinal, text if text.isascii() else replace_surrogates(text), first, last,
+        turn, role, tool and replace_surrogates(tool), None if when is None else float(when),
+        int(embed), digest, call, _encode_tool_arguments_as_json(args) if args else None, seq,
     )  # fmt: skip
 
 
@@ -182,16 +183,26 @@ def _make_sql_placeholders(values: Collection[object]) -> str:
     return ", ".join("?" * len(values))
 
 
+@cache
+def _make_insert_statement(table: str, count: int) -> str:
+    return f"INSERT INTO {table} VALUES ({_make_sql_placeholders(range(count))})"
+
+
 def _compute_checksum_of_rows(rows: Iterable[Any]) -> int:
     """Return the sum of the CRCs of rows. The values must have the types that SQLite returns."""
     # Use marshal's version 0, because later versions can encode equal rows differently.
-    return sum([crc32(dumps(row, 0)) for row in rows])
+    return sum(map(crc32, map(dumps, rows, repeat(0))))
 
 
 def make_catalog_error(verb: str, error: sqlite3.Error, path: Path) -> IndexUnavailable:
     """Return the error for a catalog file that cannot be opened or read; `verb` is "opened" or "read"."""
     problem, hint = f"the catalog cannot be {verb}: {error}", "run `kbtui index --rebuild`"
     return IndexUnavailable(problem, where=str(path), hint=hint)
+
+
+# Without an adapter, `sqlite3` looks up attributes of each None in a row, and formats the message of an
+# exception that it then discards. This method returns None for None, and a lambda would take longer.
+sqlite3.register_adapter(type(None), dict[None, None]().get)
 
 
 class CatalogDatabase:
@@ -317,6 +328,7 @@ class CatalogDatabase:
         if before:
             query = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
             old = {row[1]: row for row in self._db.execute(query, (entry.id, start))}
+        entry_id, make_tuple = entry.id, tuple.__new__
         ids = [chunk.id for chunk in chunks]
         removed = [old[id_] for id_ in old.keys() - set(ids)]
         gone = [row[0] for row in removed]
@@ -329,13 +341,14 @@ class CatalogDatabase:
             held = old.get(chunk.id)
             if held is None:
                 number += 1
-                numbered.append(
-                    Chunk._make((*chunk[:_NUMBER_POSITION], number, *chunk[_NUMBER_POSITION + 1 :]))
+                chunk = make_tuple(
+                    Chunk, (*chunk[:_NUMBER_POSITION], number, *chunk[_NUMBER_POSITION + 1 :])
                 )
-                added.append(_make_chunk_row(entry.id, numbered[-1], seq))
+                numbered.append(chunk)
+                added.append(_make_chunk_row(entry_id, chunk, seq))
                 continue
             numbered.append(chunk._replace(number=held[0]))
-            row = _make_chunk_row(entry.id, numbered[-1], held[-1])
+            row = _make_chunk_row(entry_id, numbered[-1], held[-1])
             if held[_VECTOR_COLUMNS] != row[_VECTOR_COLUMNS]:
                 row = (*row[:-1], seq)
             if held != row:
@@ -343,9 +356,13 @@ class CatalogDatabase:
                 added.append(row)
             if all(held[at] == row[at] for at in _DOCUMENT_COLUMNS):
                 same.add(chunk.id)
-        self._db.executemany("DELETE FROM chunks WHERE number = ?", [row[:1] for row in removed])
+        if removed:
+            numbers = [row[:1] for row in removed]
+            self._db.executemany("DELETE FROM chunks WHERE number = ?", numbers)
         self._insert_rows("chunks", added)
-        self._update_entry_checksum(entry.id, [*before, *removed], [*now, *added])
+        self._update_entry_checksum(
+            entry_id, [*before, *removed], [*now, *added], is_new=not before
+        )
         changed = [at for at, id_ in enumerate(ids) if id_ not in same]
         previous = parse_catalog_entry_row(before[0]) if before else None
         return EntryChunksWriteResult(numbered, changed, gone, previous)
@@ -367,8 +384,7 @@ class CatalogDatabase:
 
     def _insert_rows(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:
-            marks = _make_sql_placeholders(rows[0])
-            self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+            self._db.executemany(_make_insert_statement(table, len(rows[0])), rows)
 
     def remove_entry(self, entry_id: str, seq: int) -> None:
         """Delete an entry with its chunks.
@@ -412,7 +428,8 @@ class CatalogDatabase:
             where += " AND (turn > ? OR call > ?)"
             values = (*values, after + 1, after_call)
         old = self._db.execute(f"SELECT * FROM {where}", values).fetchall()
-        self._db.execute(f"DELETE FROM {where}", values)
+        if old:
+            self._db.execute(f"DELETE FROM {where}", values)
         self._insert_rows(table, rows)
         if old or rows:
             self._update_entry_checksum(
@@ -422,10 +439,13 @@ class CatalogDatabase:
     # checksums
 
     def _update_entry_checksum(
-        self, entry_id: str, removed: Iterable[Any], added: Iterable[Any]
+        self, entry_id: str, removed: Iterable[Any], added: Iterable[Any], *, is_new: bool = False
     ) -> None:
-        total = self._query_single_value("SELECT sum FROM sums WHERE entry_id = ?", entry_id) or 0
-        total += _compute_checksum_of_rows(added) - _compute_checksum_of_rows(removed)
+        total = _compute_checksum_of_rows(added)
+        if not is_new:
+            query = "SELECT sum FROM sums WHERE entry_id = ?"
+            total += self._query_single_value(query, entry_id) or 0
+            total -= _compute_checksum_of_rows(removed)
         row = (entry_id, total % _CHECKSUM_MODULUS)
         self._db.execute("INSERT OR REPLACE INTO sums VALUES (?, ?)", row)
 

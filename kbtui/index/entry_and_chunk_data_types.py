@@ -132,9 +132,9 @@ def compute_place_number_of_first_passage_in_entry(entry_id: str) -> int:
     The place of another passage is the sum of this place and the passage's ordinal. A place has at most
     63 bits.
     """
-    from hashlib import blake2b  # imported here because a search does not need it
+    import hashlib  # imported here because a search does not need it
 
-    digest = blake2b(entry_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    digest = hashlib.blake2b(entry_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest) >> (_ORDINAL_BITS + 1) << _ORDINAL_BITS
 
 

@@ -237,7 +237,8 @@ def add_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 
         around = " ".join(ids[max(0, position - NEIGHBOURS) : position + NEIGHBOURS + 1])
         made = f"{common}\0{around}\0{chunk.role}\0{chunk.timestamp}"
         digest = blake2b(made.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        hashed.append(Chunk._make((*chunk[:_HASH_POSITION], digest, *chunk[_HASH_POSITION + 1 :])))
+        fields = (*chunk[:_HASH_POSITION], digest, *chunk[_HASH_POSITION + 1 :])
+        hashed.append(tuple.__new__(Chunk, fields))
     return hashed
 
 

@@ -179,11 +179,12 @@ class _TantivyWriter:
         self.searcher = self.index.searcher()
         return self.searcher
 
-    def add_document(self, entry_id: str, document: Any) -> None:
-        """Add a document of an entry."""
+    def start_adding_documents(self, entry_id: str) -> Callable[[Any], object]:
+        """Return a function that adds a document of an entry."""
         self._added.add(entry_id)
         self.has_uncommitted_changes = True
-        self._writer.add_document(document)
+        add_document: Callable[[Any], object] = self._writer.add_document
+        return add_document
 
     def delete_chunk_documents(self, numbers: list[int]) -> None:
         """Delete the documents of the chunks with these numbers."""
@@ -383,6 +384,7 @@ class KeywordIndexWriter:
             if text:
                 common.add_text(field, text)
         body_fields = ("body", *self._others)
+        add_document = self._writer.start_adding_documents(entry.id)
         for chunk in chunks:
             body = normalize_unicode(chunk.text)
             document = copy(common)
@@ -408,7 +410,7 @@ class KeywordIndexWriter:
             document.add_unsigned("prose_length", len(chunk.text) if chunk.embed else 0)
             document.add_unsigned("tie", int(chunk.id, 16))
             document.add_integer("time", int(chunk.timestamp or entry.changed))
-            self._writer.add_document(entry.id, document)
+            add_document(document)
 
     def close(self) -> None:
         """Close the index, and discard uncommitted changes."""
