@@ -275,11 +275,13 @@ def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
     path = subject.file
     root = os.fspath(subject.root) if subject.root else path.removesuffix(f"/{subject.relative}")
     # Check again: a file may have become a link since it was listed.
-    real = os.path.realpath(path, strict=True)
-    if not is_inside_directory(real, root) and not is_inside_directory(
-        real, os.path.realpath(root)
-    ):
-        return b"", "it is outside the workspace"
+    real = path
+    if _may_path_leave_directory(path, root):
+        real = os.path.realpath(path, strict=True)
+        if not is_inside_directory(real, root) and not is_inside_directory(
+            real, os.path.realpath(root)
+        ):
+            return b"", "it is outside the workspace"
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(real, flags), "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
@@ -287,6 +289,20 @@ def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
             return b"", "it is not a regular file"
         problem = explain_too_large_subject(status.st_size)
         return file.read(BINARY_BYTES) if problem else file.readall(), problem
+
+
+def _may_path_leave_directory(path: str, folder: str) -> bool:
+    """Return whether a path has links or `..` below `folder`, or is not under it. Raises `OSError`.
+
+    `os.path.realpath` takes more than twice as long, because it also examines the directories above `folder`.
+    """
+    if not path.startswith(f"{folder}/") or "/.." in path:
+        return True
+    at = len(folder)
+    while (at := path.find("/", at + 1)) > 0:
+        if stat.S_ISLNK(os.lstat(path[:at]).st_mode):
+            return True
+    return stat.S_ISLNK(os.lstat(path).st_mode)
 
 
 def _describe_read_error(error: OSError) -> str:
