@@ -25,6 +25,10 @@ settings.load_profile("ci" if os.environ.get("CI") else "quick")
 LONGEST_BASE = 70
 """The length of a temporary directory's path, in bytes, up to which sockets fit below it."""
 
+# The threads of torch sleep as soon as they have nothing to do. By default, they poll for a while, which takes the
+# processors from the other workers.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 # A job in the background, or below `nohup`, ignores these, and so would the programs under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
