@@ -9,7 +9,7 @@ before its first output. `docs/performance.md` says what all this costs.
 
 from __future__ import annotations
 
-from collections import _tuplegetter  # type: ignore[attr-defined]
+from collections import _tuplegetter, namedtuple  # type: ignore[attr-defined]
 
 __all__ = ["NamedTuple"]
 
@@ -22,12 +22,9 @@ else:
 
     class _ConstructorCompiledOnFirstUse:
         def __get__(self, record, cls):
-            """Compile the constructor of a class, which replaces this descriptor."""
-            names = ", ".join(cls._fields)
-            code = f"lambda _cls, {names}: _new(_cls, ({names},))"
-            constructor = eval(code, {"_new": tuple.__new__, "__builtins__": {}})
-            constructor.__name__ = "__new__"
-            constructor.__defaults__ = tuple(cls._field_defaults.values())
+            """Replace this descriptor with a constructor, which `namedtuple` compiles."""
+            defaults = cls._field_defaults.values()
+            constructor = namedtuple(cls.__name__, cls._fields, defaults=defaults).__new__
             cls.__new__ = staticmethod(constructor)
             return constructor
 

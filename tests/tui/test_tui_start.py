@@ -45,17 +45,6 @@ def test_the_start_imports_nothing_heavy() -> None:
     assert not loaded & (HEAVY | {"yaml", "markdown_it", "pygments"})
 
 
-def test_textuals_types_can_be_imported_after_the_tui() -> None:
-    done = python("""
-import kbtui.tui.app, sys
-assert "textual.widgets._tree" not in sys.modules
-from textual.types import CallbackType, DirEntry, IgnoreReturnCallbackType
-import textual.types
-print(DirEntry is textual.types.DirEntry, textual.types.__file__.endswith("types.py"))
-""")
-    assert done.stdout == "True True\n"
-
-
 def test_a_running_tui_imports_neither_torch_nor_lancedb(book: Builder) -> None:
     code = """
 import asyncio, json, sys
