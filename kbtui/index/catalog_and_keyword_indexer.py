@@ -200,9 +200,12 @@ class CatalogAndKeywordIndexWriter:
             if not writer.rewrite_all_documents(entries, seq, give_up):
                 return
 
-    def commit_keyword_indexes(self) -> None:
-        """Commit the keyword indexes, so that searches find the changes."""
-        seq = self.catalog.get_last_transaction_number()
+    def commit_keyword_indexes(self, watermark: int | None = None) -> None:
+        """Commit the keyword indexes, so that searches find the changes.
+
+        They contain the changes of all transactions or, if there is a `watermark`, up to this one.
+        """
+        seq = self.catalog.get_last_transaction_number() if watermark is None else watermark
         for hidden, writer in self.writers.items():
             # Commit only an index that has changed, for two reasons: a change to a hidden entry must not
             # affect the statistics of the visible index, and the commit is the slowest step after a file
@@ -216,24 +219,33 @@ class CatalogAndKeywordIndexWriter:
         """Commit an index that is going to be added to another one by `add_parts`."""
         self.writers[False].commit_part()
 
-    def add_parts(self, folders: list[Path]) -> None:
+    def add_parts(self, folders: list[Path], wait_for_documents: Callable[[], list[Path]]) -> None:
         """Add other indexes of this format, which contain no hidden entries, and commit.
 
         Each folder contains an index like a cache directory. Their entries must not be in this index yet, and
-        `CatalogDatabase.start_numbering_after` must have been called with higher numbers for each of them.
-        The indexes are no longer usable afterwards.
+        `CatalogDatabase.prepare_for_part` must have been called with higher numbers for each of them.
+        Their catalogs are complete. `wait_for_documents` waits until their keyword indexes are complete
+        too, and returns the folders of those that are. The indexes are no longer usable afterwards.
         """
-        self.commit_keyword_indexes()
-        parts = [
-            part
+        watermark = self.catalog.get_last_transaction_number()
+        parts = {
+            folder: part
             for folder in folders
             if (part := index_generations.find_current_index_generation(folder)) is not None
-        ]
-        # If kbtui is killed before the last commit, the next start adds all documents from the catalog,
-        # because the watermark is lower than the parts' transaction numbers.
-        self.catalog.add_rows_of_parts([part / "catalog.sqlite" for part in parts])
-        self.writers[False].add_segments_of_parts([part / "lexical" for part in parts])
-        self.commit_keyword_indexes()
+        }
+        # Meanwhile, tantivy's threads are still adding documents to all keyword indexes.
+        self.catalog.add_rows_of_parts([part / "catalog.sqlite" for part in parts.values()])
+        # If kbtui is killed from here on, the next start adds the parts' documents from the catalog,
+        # because their transaction numbers are higher than the watermark.
+        self.commit_keyword_indexes(watermark)
+        complete = wait_for_documents()
+        self.writers[False].add_segments_of_parts(
+            [parts[folder] / "lexical" for folder in complete]
+        )
+        if complete == folders:
+            self.commit_keyword_indexes()
+        else:
+            self._update_keyword_indexes_from_catalog()
 
 
 def _has_too_many_replaced_documents(writer: KeywordIndexWriter) -> bool:
@@ -252,7 +264,7 @@ BATCH_ENTRIES, BATCH_SECONDS = 256, 0.25
 
 
 class EntryIndexer:
-    """Reads subjects and conversations, and writes them to the catalog and the keyword indexes.
+    """Reads subjects and conversations, and writes them to a catalog and keyword indexes.
 
     `titles` maps the ids of all conversations to their titles. When the event `stop` is set, indexing
     ends after the current entry.
@@ -260,7 +272,6 @@ class EntryIndexer:
 
     def __init__(
         self,
-        storage: CatalogAndKeywordIndexWriter,
         workspace: Workspace,
         knowledge: KnowledgeBase,
         titles: Mapping[str, str],
@@ -271,18 +282,20 @@ class EntryIndexer:
             list_workspace_and_worktree_paths,
         )
 
-        self._storage, self._stop = storage, stop
+        self._stop = stop
         directories = list_workspace_and_worktree_paths(workspace)
         self._targets = CitationTargetLookup(knowledge, titles, make_subject_id, directories)
 
-    def index_entries(self, items: Iterable[IndexableItem]) -> Iterator[int]:
+    def index_entries(
+        self, items: Iterable[IndexableItem], storage: CatalogAndKeywordIndexWriter
+    ) -> Iterator[int]:
         """Index the items in batches. After each batch, yield how many items are done.
 
         Nothing is committed to the keyword indexes.
         """
         done, written = 0, time.monotonic()
         parts: list[IndexableEntryOrPart] = []
-        for part in self._read_entry_parts(items):
+        for part in self._read_entry_parts(items, storage):
             if part.conversation:
                 _add_citation_and_token_usage_rows(part, part.conversation, self._targets)
             parts.append(part)
@@ -291,16 +304,17 @@ class EntryIndexer:
             # Write each part of a conversation before reading the next part, which depends on it.
             is_full = len(parts) >= BATCH_ENTRIES or now - written > BATCH_SECONDS
             if is_full or not part.is_last:
-                self._storage.replace_entry_parts(parts)
+                storage.replace_entry_parts(parts)
                 parts, written = [], now
                 yield done
-        self._storage.replace_entry_parts(parts)
+        storage.replace_entry_parts(parts)
         yield done
 
-    def _read_entry_parts(self, items: Iterable[IndexableItem]) -> Iterator[IndexableEntryOrPart]:
+    def _read_entry_parts(
+        self, items: Iterable[IndexableItem], storage: CatalogAndKeywordIndexWriter
+    ) -> Iterator[IndexableEntryOrPart]:
         from kbtui.conversations.conversation_data_types import ConversationInfo
 
-        storage = self._storage
         for item in items:
             if isinstance(item, ConversationInfo):
                 for entry_part in read_unindexed_conversation_parts(

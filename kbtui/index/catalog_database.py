@@ -273,9 +273,18 @@ class CatalogDatabase:
 
     # parts of an index
 
-    def start_numbering_after(self, chunk_number: int, transaction_number: int) -> None:
-        """Make the next chunk number and the next transaction number higher than these. The catalog must be empty."""
+    def prepare_for_part(self, chunk_number: int, transaction_number: int) -> None:
+        """Prepare an empty catalog whose rows will be added to another catalog.
+
+        Its next chunk number and its next transaction number are higher than the given ones. After a
+        crash, it is unusable.
+        """
+        self._db.execute("PRAGMA synchronous=OFF")
+        self._db.execute("PRAGMA journal_mode=OFF")
         with self.open_write_transaction():
+            query = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+            for name in self._query_first_column(query):
+                self._db.execute(f"DROP INDEX {name}")
             self._db.execute(
                 "INSERT INTO sqlite_sequence (name, seq) VALUES ('chunks', ?)", (chunk_number,)
             )

@@ -1,14 +1,16 @@
-"""Indexes a share of many new entries in another process, because one Python process uses only one core.
+"""Indexes a share of many new entries in other processes, because one Python process uses only one core.
 
-The process writes a *part*: a catalog and keyword indexes of its own. When no entry is left, the
-writer of the index adds the part to the index. This copies rows and moves files, and takes a small
-fraction of the time of indexing.
+A process writes *parts*, one after another: catalogs and keyword indexes of their own. The writer of
+the index adds each finished part to the index, while the process continues with the next one. This
+copies rows and moves files, and takes a small fraction of the time of indexing.
 
 The chunk numbers and transaction numbers of a part are higher than all those of the index, so its
 rows and documents are added unchanged.
 
-The writer sends one line of JSON with an `IndexPartTask`. For each further line, which names some
-entries, the process first writes an empty line. An empty list ends the part.
+The writer sends lines of JSON: for each part an `IndexPartTask`, lists of keys of entries, and an
+empty list. Before each list, the process writes an empty line. After an empty list, it completes the
+catalog, writes a list of the keys that it did not find, completes the keyword index, and writes an
+empty line.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections import OrderedDict
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
@@ -45,8 +49,13 @@ Starting a process takes about as long as indexing a tenth of this.
 """
 PROCESSES_MAX = 3
 """At most this many processes work for one index, besides its writer."""
-HANDED_OUT_ITEMS, HANDED_OUT_BYTES = 16, 1_000_000
+HANDED_OUT_ITEMS, HANDED_OUT_BYTES = 16, 500_000
 """A process gets up to this many entries or bytes at once."""
+PART_BYTES_MIN = 2_000_000
+"""A part has half of the bytes that its process will probably index from then on, but at least this many.
+
+So the parts become smaller, and little is left to do when all entries are indexed.
+"""
 CHUNK_NUMBERS_PER_PART, TRANSACTION_NUMBERS_PER_PART = 1 << 28, 1 << 20
 """More chunks and transactions than one refresh can write."""
 
@@ -80,6 +89,12 @@ class IndexingQueue:
                     return
                 _, item = self._waiting.popitem(last=False)
             yield item
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The size of the entries that nobody has taken yet."""
+        with self._lock:
+            return sum(item.size for item in self._waiting.values())
 
     def take_oldest_items(self) -> list[IndexableItem]:
         """Take the next entries for another process; [] if there are none."""
@@ -138,57 +153,22 @@ class IndexPartTask(NamedTuple):
     transaction_number: int
 
 
-class IndexPartProcess:
-    """A process that writes a part of an index. `items` are the entries that it has been given so far."""
+class IndexPart:
+    """A part of an index. `items` are the entries that its process has been given for it."""
 
-    def __init__(self, task: IndexPartTask, queue: IndexingQueue) -> None:
-        self.folder = Path(task.folder)
-        self.items: list[IndexableItem] = []
+    def __init__(self, number: int, parts_folder: Path, items: list[IndexableItem]) -> None:
+        self.number = number
+        self.folder = parts_folder / str(number)
+        self.items = list(items)
         self.done_count = 0
-        """How many entries the process has certainly indexed."""
+        """How many of them the process has certainly indexed."""
+        self.missing_items: list[IndexableItem] = []
+        """The items that the process did not find, for example because their files have just been deleted."""
+        self.has_all_rows = False
+        """Whether the part's catalog contains all other items."""
         self.is_complete = False
-        """Whether the process has exited, and the part contains all `items`."""
-        self._queue = queue
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "kbtui.index.index_part_process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # An engine logs what goes wrong. In a terminal, a TUI may be running.
-            stderr=subprocess.DEVNULL if os.isatty(2) else None,
-            cwd="/",
-            env=make_client_environment_for_child_process(),
-        )
-        self._thread = threading.Thread(
-            target=self._send_items_until_complete, args=(task,), name="index-part", daemon=True
-        )
-        self._thread.start()
-
-    def wait_for_exit(self, stop: threading.Event) -> None:
-        """Wait until the process has exited or `stop` is set."""
-        while self._thread.is_alive() and not stop.is_set():
-            self._thread.join(0.05)
-
-    def kill(self) -> None:
-        """End the process, if it is still running."""
-        self._process.kill()
-        self._thread.join()
-
-    def _send_items_until_complete(self, task: IndexPartTask) -> None:
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        # If the process has exited, writing fails.
-        with contextlib.suppress(OSError):
-            _send_line(process.stdin, task)
-            while process.stdout.readline():
-                self.done_count = len(self.items)
-                items = self._queue.take_oldest_items()
-                self.items += items
-                _send_line(process.stdin, [_get_item_key(item) for item in items])
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        process.stdout.close()
-        self.is_complete = process.wait() == 0
+        """Whether the part's keyword index contains them, too."""
+        self.is_added = False
 
 
 class IndexPartProcesses:
@@ -197,55 +177,182 @@ class IndexPartProcesses:
     There are no processes if there is too little for them to do, or no further core.
     """
 
-    def __init__(self, catalog: CatalogDatabase, folder: Path, queue: IndexingQueue) -> None:
-        self._catalog, self._folder, self._queue = catalog, folder, queue
-        self._processes: list[IndexPartProcess] = []
+    def __init__(
+        self,
+        workspace: Workspace,
+        settings: Settings,
+        catalog: CatalogDatabase,
+        folder: Path,
+        queue: IndexingQueue,
+    ) -> None:
+        self._workspace, self._settings, self._folder = workspace, settings, folder
+        self._queue = queue
+        self._chunk_number = catalog.get_last_chunk_number()
+        self._transaction_number = catalog.get_last_transaction_number()
+        self._lock = threading.Lock()
+        self._parts: list[IndexPart] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._threads: list[threading.Thread] = []
 
-    def start_processes(self, workspace: Workspace, settings: Settings) -> bool:
-        """Start as many processes as there are entries and cores for; return whether there are any."""
+    def __enter__(self) -> Self:
+        """Start as many processes as there are entries and cores for."""
+        shutil.rmtree(self._folder, ignore_errors=True)  # a killed process may have left parts
         count = min(
             PROCESSES_MAX, count_usable_cores() - 1, self._queue.shared_bytes // BYTES_PER_PROCESS
         )
-        for number in range(1, count + 1):
-            task = IndexPartTask(
-                str(workspace.root),
-                settings._asdict(),
-                str(self._folder / str(number)),
-                self._catalog.get_last_chunk_number() + number * CHUNK_NUMBERS_PER_PART,
-                self._catalog.get_last_transaction_number() + number * TRANSACTION_NUMBERS_PER_PART,
-            )
+        for _ in range(count):
             try:
-                self._processes.append(IndexPartProcess(task, self._queue))
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "kbtui.index.index_part_process"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    # An engine logs what goes wrong. In a terminal, a TUI may be running.
+                    stderr=subprocess.DEVNULL if os.isatty(2) else None,
+                    cwd="/",
+                    env=make_client_environment_for_child_process(),
+                )
             except OSError:
                 break  # the system allows no further process, so the writer indexes more entries
-        return bool(self._processes)
-
-    def __enter__(self) -> Self:
-        """Remove what a killed process has left."""
-        shutil.rmtree(self._folder, ignore_errors=True)
-        return self
-
-    @property
-    def done_count(self) -> int:
-        """How many entries the processes have certainly indexed."""
-        return sum(process.done_count for process in self._processes)
-
-    def wait_for_exit(self, stop: threading.Event) -> tuple[list[Path], list[IndexableItem]]:
-        """Give the processes no further entries, and wait until they have exited or `stop` is set.
-
-        Returns the directories of the complete parts, and the entries that all processes were given.
-        """
-        self._queue.stop_handing_out_items()
+            self._processes.append(process)
         for process in self._processes:
-            process.wait_for_exit(stop)
-        folders = [process.folder for process in self._processes if process.is_complete]
-        return folders, [item for process in self._processes for item in process.items]
+            thread = threading.Thread(
+                target=self._order_parts_until_queue_is_empty,
+                args=(process,),
+                name="index-part",
+                daemon=True,
+            )
+            self._threads.append(thread)
+            thread.start()
+        return self
 
     def __exit__(self, *_: object) -> None:
         for process in self._processes:
             process.kill()
+        for thread in self._threads:
+            thread.join()
         if self._processes:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def are_any_running(self) -> bool:
+        """Whether there are processes."""
+        return bool(self._processes)
+
+    @property
+    def item_count(self) -> int:
+        """How many entries the processes have been given."""
+        return sum(len(part.items) for part in self._parts)
+
+    @property
+    def done_count(self) -> int:
+        """How many of these entries they have certainly indexed."""
+        return sum(part.done_count for part in self._parts)
+
+    @property
+    def unindexed_items(self) -> list[IndexableItem]:
+        """The entries that a process was given and has not written to the catalog of a part."""
+        return [
+            item
+            for part in self._parts
+            for item in (part.missing_items if part.has_all_rows else part.items)
+        ]
+
+    def take_complete_parts(self) -> list[IndexPart]:
+        """Return the parts that can be added to the index now.
+
+        A part can be added only after all parts with lower transaction numbers.
+        """
+        parts = takewhile(lambda part: part.is_complete, list(self._parts))
+        return [part for part in parts if not part.is_added]
+
+    def take_last_parts(self, stop: threading.Event) -> list[IndexPart]:
+        """Give the processes no further entries, and wait until the catalogs are complete or `stop` is set.
+
+        Returns the parts that have not been added yet and whose catalog is complete.
+        """
+        with self._lock:
+            self._queue.stop_handing_out_items()
+        while self._is_any_thread_alive and not stop.is_set():
+            if all(part.has_all_rows for part in self._parts):
+                break
+            time.sleep(0.005)
+        return [part for part in self._parts if part.has_all_rows and not part.is_added]
+
+    def wait_for_documents(self, parts: list[IndexPart], stop: threading.Event) -> list[IndexPart]:
+        """Wait until `parts` are complete, the processes have exited, or `stop` is set.
+
+        Returns the complete parts.
+        """
+        while self._is_any_thread_alive and not stop.is_set():
+            if all(part.is_complete for part in parts):
+                break
+            time.sleep(0.005)
+        return [part for part in parts if part.is_complete]
+
+    @property
+    def _is_any_thread_alive(self) -> bool:
+        return any(thread.is_alive() for thread in self._threads)
+
+    def _order_parts_until_queue_is_empty(self, process: subprocess.Popen[bytes]) -> None:
+        """Make a process write parts until the queue has no further entry for it."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        # If the process has exited, writing fails.
+        with contextlib.suppress(OSError, _ProcessEndedError):
+            while part := self._make_part():
+                self._order_part(process.stdin, process.stdout, part)
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        process.stdout.close()
+        process.wait()
+
+    def _make_part(self) -> IndexPart | None:
+        """Return a new part with its first entries; None if the queue has no further entry."""
+        with self._lock:
+            if not (items := self._queue.take_oldest_items()):
+                return None
+            part = IndexPart(len(self._parts) + 1, self._folder, items)
+            self._parts.append(part)
+            return part
+
+    def _order_part(self, requests: IO[bytes], answers: IO[bytes], part: IndexPart) -> None:
+        """Make a process write a part with its entries and, up to a size, further entries of the queue."""
+        task = IndexPartTask(
+            str(self._workspace.root),
+            self._settings._asdict(),
+            str(part.folder),
+            self._chunk_number + part.number * CHUNK_NUMBERS_PER_PART,
+            self._transaction_number + part.number * TRANSACTION_NUMBERS_PER_PART,
+        )
+        _send_line(requests, task)
+        room = max(PART_BYTES_MIN, self._queue.waiting_bytes // 2 // (len(self._processes) + 1))
+        items = list(part.items)
+        while items:
+            _expect_empty_line(answers)
+            part.done_count = len(part.items) - len(items)
+            _send_line(requests, [_get_item_key(item) for item in items])
+            room -= sum(item.size for item in items)
+            items = self._queue.take_oldest_items() if room > 0 else []
+            part.items += items
+        _expect_empty_line(answers)
+        _send_line(requests, [])
+        if not (line := answers.readline()):
+            raise _ProcessEndedError
+        missing = {tuple(key) for key in json.loads(line)}
+        part.missing_items = [item for item in part.items if _get_item_key(item) in missing]
+        part.done_count = len(part.items)
+        part.has_all_rows = True
+        _expect_empty_line(answers)
+        part.is_complete = True
+
+
+class _ProcessEndedError(Exception):
+    """A process has exited before it has written its part."""
+
+
+def _expect_empty_line(answers: IO[bytes]) -> None:
+    if answers.readline() != b"\n":
+        raise _ProcessEndedError
 
 
 def _get_item_key(item: IndexableItem) -> tuple[str, ...]:
@@ -260,23 +367,15 @@ def _send_line(stream: IO[bytes], value: object) -> None:
     stream.flush()
 
 
-def write_index_part() -> None:
-    """Write the part that standard input describes. Entries whose files have disappeared are left out."""
+def write_index_parts() -> None:
+    """Write the parts that standard input describes. Entries whose files have disappeared are left out."""
     from kbtui.conversations.conversation_repository import list_conversations
     from kbtui.knowledge import load_knowledge
 
-    # The output of libraries goes to the log, not between the requests.
-    requests, received = os.fdopen(os.dup(1), "wb"), sys.stdin.buffer
+    # The output of libraries goes to the log, not between the answers.
+    answers, received = os.fdopen(os.dup(1), "wb"), sys.stdin.buffer
     os.dup2(2, 1)
-    task = IndexPartTask(*json.loads(received.readline()))
-    workspace = open_workspace_at_root(Path(task.root))
-    settings = Settings(**task.settings)  # type: ignore[arg-type]
-    storage = CatalogAndKeywordIndexWriter(Path(task.folder), settings)
-    storage.catalog.start_numbering_after(task.chunk_number, task.transaction_number)
-    knowledge = load_knowledge(workspace)
-    conversations = {info.id: info for info in list_conversations(workspace, counts=False)}
-    titles = {info.id: info.name for info in conversations.values()}
-    indexer = EntryIndexer(storage, workspace, knowledge, titles, threading.Event())
+    indexer: EntryIndexer | None = None
 
     def find_item(topic_or_id: str, slug: str | None = None) -> IndexableItem | None:
         if slug is None:
@@ -284,18 +383,37 @@ def write_index_part() -> None:
         subject = knowledge.find_subject(topic_or_id, slug)
         return None if subject is None or subject.hidden else subject
 
-    def request_items() -> Iterator[IndexableItem]:
+    def request_items(missing: list[list[str]]) -> Iterator[IndexableItem]:
         while True:
-            requests.write(b"\n")
-            requests.flush()
+            answers.write(b"\n")
+            answers.flush()
             if not (keys := json.loads(received.readline())):
                 return
-            yield from filter(None, (find_item(*key) for key in keys))
+            for key in keys:
+                if item := find_item(*key):
+                    yield item
+                else:
+                    missing.append(key)
 
-    for _ in indexer.index_entries(request_items()):
-        pass
-    storage.commit_part()
-    storage.close()
+    while line := received.readline():
+        task = IndexPartTask(*json.loads(line))
+        settings = Settings(**task.settings)  # type: ignore[arg-type]
+        storage = CatalogAndKeywordIndexWriter(Path(task.folder), settings)
+        storage.catalog.prepare_for_part(task.chunk_number, task.transaction_number)
+        if indexer is None:
+            workspace = open_workspace_at_root(Path(task.root))
+            knowledge = load_knowledge(workspace)
+            conversations = {info.id: info for info in list_conversations(workspace, counts=False)}
+            titles = {info.id: info.name for info in conversations.values()}
+            indexer = EntryIndexer(workspace, knowledge, titles, threading.Event())
+        missing: list[list[str]] = []
+        for _ in indexer.index_entries(request_items(missing), storage):
+            pass
+        _send_line(answers, missing)
+        storage.commit_part()
+        storage.close()
+        answers.write(b"\n")
+        answers.flush()
 
 
 if __name__ == "__main__":
@@ -305,8 +423,8 @@ if __name__ == "__main__":
         # If memory runs short, Linux should end this process, because its work can be done again.
         Path("/proc/self/oom_score_adj").write_text("500")
     try:
-        write_index_part()
+        write_index_parts()
     except BaseException:
         if os.getppid() == parent:
             raise
-        sys.exit(1)  # the process that needs the part has exited
+        sys.exit(1)  # the process that needs the parts has exited

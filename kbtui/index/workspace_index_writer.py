@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.catalog_and_keyword_indexer import CatalogAndKeywordIndexWriter, EntryIndexer
-from kbtui.index.index_part_process import (
-    IndexingQueue,
-    IndexPartProcesses,
-    get_entry_id_of_item,
-)
+from kbtui.index.index_part_process import IndexingQueue, IndexPartProcesses
 from kbtui.index.indexable_entry_reader import make_subject_change_signature
 
 if TYPE_CHECKING:
@@ -23,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.index.catalog_and_keyword_indexer import IndexableItem
+    from kbtui.index.index_part_process import IndexPart
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_data_types import Subject
     from kbtui.notices import EmbeddedParts, PauseReason
@@ -259,12 +256,15 @@ class WorkspaceIndexWriter:
         began = committed = time.monotonic()
         pause = COMMIT_SECONDS
         queue = IndexingQueue(work, self.catalog)
-        indexer = EntryIndexer(self.storage, self.workspace, knowledge, titles, self._stop)
+        indexer = EntryIndexer(self.workspace, knowledge, titles, self._stop)
+        folder = self.folder / "parts"
         self._on_progress(IndexProgress("keywords", 0, len(work)))
-        with IndexPartProcesses(self.catalog, self.folder / "parts", queue) as processes:
-            has_parts = processes.start_processes(self.workspace, self.settings)
-            patience = PATIENCE_SECONDS_IN_PARTS if has_parts else PATIENCE_SECONDS
-            for done in indexer.index_entries(_note_changed_items(queue, changes)):
+        with IndexPartProcesses(
+            self.workspace, self.settings, self.catalog, folder, queue
+        ) as processes:
+            patience = PATIENCE_SECONDS_IN_PARTS if processes.are_any_running else PATIENCE_SECONDS
+            for done in indexer.index_entries(_note_changed_items(queue, changes), self.storage):
+                self._add_parts(processes, processes.take_complete_parts(), changes)
                 all_done = done + processes.done_count
                 self._on_progress(IndexProgress("keywords", all_done, len(work)))
                 now = time.monotonic()
@@ -274,18 +274,30 @@ class WorkspaceIndexWriter:
                 if now - began > patience and all_done < len(work) and self._should_yield():
                     changes.is_unfinished = True
                     break
-            self.storage.commit_keyword_indexes()
-            folders, items = processes.wait_for_exit(self._stop)
-            if items and not self._stop.is_set():
-                self.storage.add_parts(folders)
-                # If a process was killed, its entries are missing. If an error killed it, that error is raised here.
-                indexed = set(self.catalog.list_entry_ids())
-                missing = [item for item in items if get_entry_id_of_item(item) not in indexed]
-                for _ in indexer.index_entries(missing):
+            self._add_parts(processes, processes.take_last_parts(self._stop), changes)
+            if not self._stop.is_set():
+                # If an error ended a process, it is raised here.
+                lost = _note_changed_items(processes.unindexed_items, changes)
+                for _ in indexer.index_entries(lost, self.storage):
                     pass
-                self.storage.commit_keyword_indexes()
-                all_done = done + sum(1 for _ in _note_changed_items(items, changes))
+                all_done = done + processes.item_count
+        self.storage.commit_keyword_indexes()
         self._on_progress(IndexProgress("keywords", all_done, len(work)))
+
+    def _add_parts(
+        self, processes: IndexPartProcesses, parts: list[IndexPart], changes: IndexRefreshChanges
+    ) -> None:
+        """Add parts that other processes have written."""
+        if not parts or self._stop.is_set():
+            return
+        self.storage.add_parts(
+            [part.folder for part in parts],
+            lambda: [part.folder for part in processes.wait_for_documents(parts, self._stop)],
+        )
+        for part in parts:
+            part.is_added = True
+            for _ in _note_changed_items(part.items, changes):
+                pass
 
 
 def _note_changed_items(

@@ -1,5 +1,6 @@
 """Tests that an index which several processes have built is the index that one process builds."""
 
+import contextlib
 import os
 import sqlite3
 import threading
@@ -73,11 +74,13 @@ class OtherProcess:
 
     def _has_indexed_something(self) -> bool:
         for path in self.folder.glob("gen-*/parts/1/gen-*/catalog.sqlite"):
-            with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as catalog:
-                try:
-                    return bool(catalog.execute("SELECT 1 FROM entries LIMIT 1").fetchone())
-                except sqlite3.OperationalError:
-                    pass  # the process is still creating the tables
+            # A reader that takes locks would be in the way of the process.
+            address = f"{path.as_uri()}?mode=ro&immutable=1"
+            with (
+                contextlib.suppress(sqlite3.Error),
+                closing(sqlite3.connect(address, uri=True)) as db,
+            ):
+                return bool(db.execute("SELECT 1 FROM entries LIMIT 1").fetchone())
         return False
 
 
