@@ -210,7 +210,7 @@ KEY_PARTS_LIMIT = 100
 A longer key is an error, because `tomllib` would take too long to parse it.
 """
 _DOTTED_KEY = r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+"""
-"""A string, which `re` compiles on first use: few programs read TOML."""
+"""A string, not a compiled pattern, because most commands never call the function below."""
 
 
 def parse_toml_with_limited_key_depth(text: str) -> dict[str, Any]:

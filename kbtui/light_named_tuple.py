@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from typing import NamedTuple
 else:
     _field_properties = []
-    """The property that reads the field with a number, by this number."""
+    """The properties that read a field, by the position of the field. All records share them."""
 
     class _ConstructorCompiledOnFirstUse:
         def __get__(self, record, cls):
-            """Replace this descriptor with a constructor, which `namedtuple` compiles."""
+            """Give the class a constructor that `namedtuple` has compiled, and return it."""
             defaults = cls._field_defaults.values()
             constructor = namedtuple(cls.__name__, cls._fields, defaults=defaults).__new__
             cls.__new__ = staticmethod(constructor)

@@ -25,8 +25,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "quick")
 LONGEST_BASE = 70
 """The length of a temporary directory's path, in bytes, up to which sockets fit below it."""
 
-# The threads of torch sleep as soon as they have nothing to do. By default, they poll for a while, which takes the
-# processors from the other workers.
+# Let torch's threads sleep as soon as they are idle. By default, they poll for a while, which takes processor time from
+# the other workers.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # A job in the background, or below `nohup`, ignores these, and so would the programs under test.

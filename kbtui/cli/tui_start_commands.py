@@ -61,7 +61,7 @@ def open_tui(
         query = None if library.settings.theme else TerminalBackgroundQuery()
         try:
             from kbtui.tui.app import TuiStartOptions, run_tui
-        finally:
+        finally:  # also if the import fails, because this restores the terminal's mode
             if query:
                 dark, typed = query.read_answer()
         return run_tui(library, ref, TuiStartOptions(begin, fresh, plain, dark, typed))

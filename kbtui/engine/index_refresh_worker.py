@@ -195,8 +195,9 @@ class IndexRefreshWorker:
                 done.set()
             self._running = []
             self.is_busy = bool(self._pending)
-            if not self._is_compacting_requested:  # no client is waiting
-                # This pause limits the thread to half a core if a file changes all the time.
+            # This pause limits the thread to half a core if a file changes all the time. A client that has
+            # requested a refresh meanwhile does not wait for it.
+            if not self._is_compacting_requested:
                 self._stop.wait(min(time.thread_time() - began, 1.0))
         if self._index is not None:
             self._index.close()
@@ -229,7 +230,7 @@ class IndexRefreshWorker:
                     self._is_retry_requested = self._is_retry_requested or retry
                     return True
                 if self._is_generation_new:
-                    # Whoever requested a check meanwhile need not wait for it.
+                    # The index is new, so a check that was requested meanwhile is unnecessary.
                     self._is_generation_new = self._is_check_requested = False
                 self.first_refresh.set()
                 self._register_workspace(index)

@@ -1,4 +1,4 @@
 """The index: catalog, keyword indexes, vectors and cached embeddings.
 
-Only the engine writes, with `workspace_index_writer.WorkspaceIndexWriter`; clients read, with `index_reader.IndexReader`.
+The engine writes, with `workspace_index_writer.WorkspaceIndexWriter`; clients read, with `index_reader.IndexReader`.
 """

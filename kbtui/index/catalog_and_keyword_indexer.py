@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 MAX_LAG = 500
 """After changes to more than this many entries, the keyword index of hidden entries is committed even if it has not changed.
 
-The commit stores the catalog's sequence number, so that the next start applies only later changes.
+The commit stores the catalog's transaction number, so that the next start applies only later changes.
 """
 
 MAX_REPLACED_SHARE = 2e-5
 """If a keyword index has more replaced documents than this share of its current documents, it is rewritten.
 
 BM25's statistics still count a replaced document. Each commit replaces at least one document: the
-one with the catalog's sequence number.
+one with the catalog's transaction number.
 """
 
 
@@ -203,7 +203,8 @@ class CatalogAndKeywordIndexWriter:
     def commit_keyword_indexes(self, watermark: int | None = None) -> None:
         """Commit the keyword indexes, so that searches find the changes.
 
-        They contain the changes of all transactions or, if there is a `watermark`, up to this one.
+        `watermark` is the number of the last transaction whose changes they contain; by default, it is
+        the catalog's last one.
         """
         seq = self.catalog.get_last_transaction_number() if watermark is None else watermark
         for hidden, writer in self.writers.items():
@@ -215,17 +216,20 @@ class CatalogAndKeywordIndexWriter:
                 if hidden:
                     self._uncommitted = 0
 
-    def commit_part(self) -> None:
-        """Commit an index that is going to be added to another one by `add_parts`."""
-        self.writers[False].commit_part()
+    def commit_index_part(self) -> None:
+        """Commit the visible keyword index without a watermark, so that `add_index_parts` can add it to another index."""
+        self.writers[False].commit_index_part()
 
-    def add_parts(self, folders: list[Path], wait_for_documents: Callable[[], list[Path]]) -> None:
-        """Add other indexes of this format, which contain no hidden entries, and commit.
+    def add_index_parts(
+        self, folders: list[Path], wait_for_documents: Callable[[], list[Path]]
+    ) -> None:
+        """Add the indexes in `folders` to this one, and commit. Afterwards, they are no longer usable.
 
-        Each folder contains an index like a cache directory. Their entries must not be in this index yet, and
-        `CatalogDatabase.prepare_for_part` must have been called with higher numbers for each of them.
-        Their catalogs are complete. `wait_for_documents` waits until their keyword indexes are complete
-        too, and returns the folders of those that are. The indexes are no longer usable afterwards.
+        Each folder is laid out like a cache directory. Its catalog is complete, has no hidden entries and
+        no entry of this index, and was prepared by `CatalogDatabase.prepare_for_part` with numbers that
+        are higher than those of this index and of the folders before it. `wait_for_documents` waits until
+        the keyword indexes are complete, too, and returns the folders where they are. The documents of the
+        others are made from the catalog.
         """
         watermark = self.catalog.get_last_transaction_number()
         parts = {
@@ -233,11 +237,12 @@ class CatalogAndKeywordIndexWriter:
             for folder in folders
             if (part := index_generations.find_current_index_generation(folder)) is not None
         }
-        # Meanwhile, tantivy's threads are still adding documents to all keyword indexes.
-        self.catalog.add_rows_of_parts([part / "catalog.sqlite" for part in parts.values()])
-        # If kbtui is killed from here on, the next start adds the parts' documents from the catalog,
+        # Copy the rows before any commit: meanwhile, tantivy's threads still index queued documents.
+        count = self.catalog.add_rows_of_parts([part / "catalog.sqlite" for part in parts.values()])
+        # If kbtui is killed now, the next start adds the parts' documents from the catalog,
         # because their transaction numbers are higher than the watermark.
         self.commit_keyword_indexes(watermark)
+        self._uncommitted += count
         complete = wait_for_documents()
         self.writers[False].add_segments_of_parts(
             [parts[folder] / "lexical" for folder in complete]
@@ -267,7 +272,7 @@ class EntryIndexer:
     """Reads subjects and conversations, and writes them to a catalog and keyword indexes.
 
     `titles` maps the ids of all conversations to their titles. When the event `stop` is set, indexing
-    ends after the current entry.
+    ends after the current entry, or after the current part of a long conversation.
     """
 
     def __init__(

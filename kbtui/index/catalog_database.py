@@ -200,8 +200,8 @@ def make_catalog_error(verb: str, error: sqlite3.Error, path: Path) -> IndexUnav
     return IndexUnavailable(problem, where=str(path), hint=hint)
 
 
-# Without an adapter, `sqlite3` looks up attributes of each None in a row, and formats the message of an
-# exception that it then discards. This method returns None for None, and a lambda would take longer.
+# Without an adapter, `sqlite3` looks up two attributes of each None, and formats an exception that it
+# discards. `get` of an empty dict returns None for None, and is faster than a lambda.
 sqlite3.register_adapter(type(None), dict[None, None]().get)
 
 
@@ -243,7 +243,7 @@ class CatalogDatabase:
 
     @contextmanager
     def open_write_transaction(self) -> Iterator[int]:
-        """Open a write transaction, and yield its sequence number. An error rolls the transaction back."""
+        """Open a write transaction, and yield its number. An error rolls the transaction back."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             seq = self.get_last_transaction_number() + 1
@@ -259,7 +259,7 @@ class CatalogDatabase:
         self._db.execute("COMMIT")
 
     def get_last_transaction_number(self) -> int:
-        """Return the sequence number of the last transaction; 0 if there was none."""
+        """Return the number of the last transaction; 0 if there was none."""
         return int(self.get_meta_value("seq") or 0)
 
     def get_meta_value(self, key: str) -> str | None:
@@ -276,8 +276,9 @@ class CatalogDatabase:
     def prepare_for_part(self, chunk_number: int, transaction_number: int) -> None:
         """Prepare an empty catalog whose rows will be added to another catalog.
 
-        Its next chunk number and its next transaction number are higher than the given ones. After a
-        crash, it is unusable.
+        Its chunk numbers and transaction numbers will be higher than the given ones. It has no journal,
+        so it is unusable after a crash or a failed transaction. It keeps only the indexes of keys and
+        unique columns, because the others would be thrown away.
         """
         self._db.execute("PRAGMA synchronous=OFF")
         self._db.execute("PRAGMA journal_mode=OFF")
@@ -296,11 +297,13 @@ class CatalogDatabase:
             self._query_single_value("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'") or 0
         )
 
-    def add_rows_of_parts(self, paths: Iterable[Path]) -> None:
-        """Add all entries of other catalogs, in the order of their transaction numbers.
+    def add_rows_of_parts(self, paths: Iterable[Path]) -> int:
+        """Add all rows of other catalogs, each in one transaction; return how many entries they have.
 
-        Their chunk numbers and transaction numbers must be higher than those of this catalog.
+        The chunk numbers and transaction numbers of each catalog must be higher than those of this one,
+        and than those of the catalogs before it in `paths`.
         """
+        count = 0
         for path in paths:
             self._db.execute("ATTACH ? AS part", (path.absolute().as_uri(),))
             try:
@@ -308,12 +311,14 @@ class CatalogDatabase:
                     self._db.execute(
                         "DELETE FROM gone WHERE entry_id IN (SELECT id FROM part.entries)"
                     )
+                    count += self._query_single_value("SELECT count(*) FROM part.entries")
                     for table in ("entries", "sums", "chunks", "marks", *TURN_TABLES):
                         self._db.execute(f"INSERT INTO {table} SELECT * FROM part.{table}")
                     last = self._query_single_value("SELECT value FROM part.meta WHERE key = 'seq'")
                     self.set_meta_value("seq", last)
             finally:
                 self._db.execute("DETACH part")
+        return count
 
     # writing
 

@@ -1,16 +1,17 @@
-"""Indexes a share of many new entries in other processes, because one Python process uses only one core.
+"""Indexes many new entries in several processes, because one Python process uses only one core.
 
-A process writes *parts*, one after another: catalogs and keyword indexes of their own. The writer of
-the index adds each finished part to the index, while the process continues with the next one. This
-copies rows and moves files, and takes a small fraction of the time of indexing.
+The writer of the index starts other processes. Each of them writes *parts*, one after another. A part
+is a catalog and a keyword index with some of the entries. The writer adds each finished part to the
+index, while the process writes the next one. Adding a part copies rows and moves files, which takes a
+small fraction of the time of indexing.
 
 The chunk numbers and transaction numbers of a part are higher than all those of the index, so its
 rows and documents are added unchanged.
 
-The writer sends lines of JSON: for each part an `IndexPartTask`, lists of keys of entries, and an
-empty list. Before each list, the process writes an empty line. After an empty list, it completes the
-catalog, writes a list of the keys that it did not find, completes the keyword index, and writes an
-empty line.
+Writer and process exchange lines through pipes. The writer sends JSON: for each part an
+`IndexPartTask`, then lists of keys of entries, then an empty list. The process requests each list
+with an empty line. After the empty list, it completes the catalog, answers with a list of the keys
+that it did not find, completes the keyword index, and writes another empty line.
 """
 
 from __future__ import annotations
@@ -43,21 +44,22 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 BYTES_PER_PROCESS = 8_000_000
-"""There is one more process for each time that the new entries have this many bytes.
+"""One process is started for every so many bytes of new, visible entries.
 
-Starting a process takes about as long as indexing a tenth of this.
+Starting one takes about as long as indexing a tenth of this.
 """
 PROCESSES_MAX = 3
-"""At most this many processes work for one index, besides its writer."""
+"""At most this many processes help the writer with one refresh."""
 HANDED_OUT_ITEMS, HANDED_OUT_BYTES = 16, 500_000
-"""A process gets up to this many entries or bytes at once."""
+"""A process gets at most this many entries at once, and no more once they have this many bytes."""
 PART_BYTES_MIN = 2_000_000
-"""A part has half of the bytes that its process will probably index from then on, but at least this many.
+"""A process ends a part after half of the bytes that it will probably index from then on.
 
-So the parts become smaller, and little is left to do when all entries are indexed.
+It does not end a part before this many bytes, unless no entry is left. So the parts become smaller,
+and little is left to add when all entries are indexed.
 """
 CHUNK_NUMBERS_PER_PART, TRANSACTION_NUMBERS_PER_PART = 1 << 28, 1 << 20
-"""More chunks and transactions than one refresh can write."""
+"""The distance between the first numbers of two parts, which is more than one refresh can use."""
 
 
 def count_usable_cores() -> int:
@@ -72,7 +74,7 @@ class IndexingQueue:
     """The entries that are still to be indexed, newest first. Several threads may use it.
 
     The writer of the index takes the newest entries, which users look for first. Other processes get
-    the oldest ones, because a part becomes searchable only when it is complete.
+    the oldest ones, because a part becomes searchable only as a whole.
     """
 
     def __init__(self, items: Sequence[IndexableItem], catalog: CatalogDatabase) -> None:
@@ -103,7 +105,7 @@ class IndexingQueue:
         with self._lock:
             while self._shared and len(found) < HANDED_OUT_ITEMS and size < HANDED_OUT_BYTES:
                 item = self._waiting.pop(self._shared.pop(), None)
-                if item is None:  # the writer has taken it, and all others before it
+                if item is None:  # the writer has taken it, and all newer ones
                     self._shared.clear()
                     break
                 found.append(item)
@@ -119,9 +121,10 @@ class IndexingQueue:
 def _list_positions_for_other_processes(
     items: Sequence[IndexableItem], catalog: CatalogDatabase
 ) -> list[int]:
-    """Return the positions of the entries that another process may index; [] if they are too small to need one.
+    """Return the positions of the entries that other processes may index.
 
-    A part has no entries that are in the catalog already, and none for the index of hidden entries.
+    These are the entries that are not in the catalog yet and are not hidden, because a part has only
+    such entries. If all `items` together are too small to be worth another process, return [].
     """
     if sum(item.size for item in items) < BYTES_PER_PROCESS:
         return []
@@ -160,21 +163,21 @@ class IndexPart:
         self.number = number
         self.folder = parts_folder / str(number)
         self.items = list(items)
-        self.done_count = 0
-        """How many of them the process has certainly indexed."""
+        self.read_count = 0
+        """How many of them the process has read, or did not find. Only the progress uses this number."""
         self.missing_items: list[IndexableItem] = []
         """The items that the process did not find, for example because their files have just been deleted."""
-        self.has_all_rows = False
-        """Whether the part's catalog contains all other items."""
-        self.is_complete = False
-        """Whether the part's keyword index contains them, too."""
+        self.is_catalog_complete = False
+        """Whether the part's catalog contains all `items` except `missing_items`."""
+        self.is_keyword_index_complete = False
+        """Whether the part's keyword index is committed."""
         self.is_added = False
 
 
 class IndexPartProcesses:
-    """The processes that help with one refresh. When the context ends, no process and no part is left.
+    """Context manager: the processes that help with one refresh. At its end, no process and no part is left.
 
-    There are no processes if there is too little for them to do, or no further core.
+    No process is started if there is too little to do, or only one core.
     """
 
     def __init__(
@@ -206,7 +209,7 @@ class IndexPartProcesses:
                     [sys.executable, "-P", "-m", "kbtui.index.index_part_process"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    # An engine logs what goes wrong. In a terminal, a TUI may be running.
+                    # An engine's stderr is its log. On a terminal, output would garble the TUI.
                     stderr=subprocess.DEVNULL if os.isatty(2) else None,
                     cwd="/",
                     env=make_client_environment_for_child_process(),
@@ -234,8 +237,8 @@ class IndexPartProcesses:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
-    def are_any_running(self) -> bool:
-        """Whether there are processes."""
+    def were_any_started(self) -> bool:
+        """Whether at least one process was started."""
         return bool(self._processes)
 
     @property
@@ -244,39 +247,41 @@ class IndexPartProcesses:
         return sum(len(part.items) for part in self._parts)
 
     @property
-    def done_count(self) -> int:
-        """How many of these entries they have certainly indexed."""
-        return sum(part.done_count for part in self._parts)
+    def read_count(self) -> int:
+        """How many of these entries the processes have read, or did not find."""
+        return sum(part.read_count for part in self._parts)
 
     @property
     def unindexed_items(self) -> list[IndexableItem]:
-        """The entries that a process was given and has not written to the catalog of a part."""
+        """The entries that were given to a process, but are in no complete catalog of a part."""
         return [
             item
             for part in self._parts
-            for item in (part.missing_items if part.has_all_rows else part.items)
+            for item in (part.missing_items if part.is_catalog_complete else part.items)
         ]
 
-    def take_complete_parts(self) -> list[IndexPart]:
+    def list_parts_to_add(self) -> list[IndexPart]:
         """Return the parts that can be added to the index now.
 
         A part can be added only after all parts with lower transaction numbers.
         """
-        parts = takewhile(lambda part: part.is_complete, list(self._parts))
+        parts = takewhile(lambda part: part.is_keyword_index_complete, list(self._parts))
         return [part for part in parts if not part.is_added]
 
-    def take_last_parts(self, stop: threading.Event) -> list[IndexPart]:
-        """Give the processes no further entries, and wait until the catalogs are complete or `stop` is set.
+    def finish_part_catalogs(self, stop: threading.Event) -> list[IndexPart]:
+        """Give the processes no further entries, and wait until they have completed their catalogs.
 
-        Returns the parts that have not been added yet and whose catalog is complete.
+        The wait also ends when the processes have exited or `stop` is set. Returns the parts that have not
+        been added yet and whose catalog is complete.
         """
+        # With the lock, no thread has taken entries for a part that is not in the list yet.
         with self._lock:
             self._queue.stop_handing_out_items()
         while self._is_any_thread_alive and not stop.is_set():
-            if all(part.has_all_rows for part in self._parts):
+            if all(part.is_catalog_complete for part in self._parts):
                 break
             time.sleep(0.005)
-        return [part for part in self._parts if part.has_all_rows and not part.is_added]
+        return [part for part in self._parts if part.is_catalog_complete and not part.is_added]
 
     def wait_for_documents(self, parts: list[IndexPart], stop: threading.Event) -> list[IndexPart]:
         """Wait until `parts` are complete, the processes have exited, or `stop` is set.
@@ -284,10 +289,10 @@ class IndexPartProcesses:
         Returns the complete parts.
         """
         while self._is_any_thread_alive and not stop.is_set():
-            if all(part.is_complete for part in parts):
+            if all(part.is_keyword_index_complete for part in parts):
                 break
             time.sleep(0.005)
-        return [part for part in parts if part.is_complete]
+        return [part for part in parts if part.is_keyword_index_complete]
 
     @property
     def _is_any_thread_alive(self) -> bool:
@@ -316,7 +321,7 @@ class IndexPartProcesses:
             return part
 
     def _order_part(self, requests: IO[bytes], answers: IO[bytes], part: IndexPart) -> None:
-        """Make a process write a part with its entries and, up to a size, further entries of the queue."""
+        """Make a process write a part: its first entries, then more from the queue, until it is large enough."""
         task = IndexPartTask(
             str(self._workspace.root),
             self._settings._asdict(),
@@ -329,7 +334,7 @@ class IndexPartProcesses:
         items = list(part.items)
         while items:
             _expect_empty_line(answers)
-            part.done_count = len(part.items) - len(items)
+            part.read_count = len(part.items) - len(items)
             _send_line(requests, [_get_item_key(item) for item in items])
             room -= sum(item.size for item in items)
             items = self._queue.take_oldest_items() if room > 0 else []
@@ -340,14 +345,14 @@ class IndexPartProcesses:
             raise _ProcessEndedError
         missing = {tuple(key) for key in json.loads(line)}
         part.missing_items = [item for item in part.items if _get_item_key(item) in missing]
-        part.done_count = len(part.items)
-        part.has_all_rows = True
+        part.read_count = len(part.items)
+        part.is_catalog_complete = True
         _expect_empty_line(answers)
-        part.is_complete = True
+        part.is_keyword_index_complete = True
 
 
 class _ProcessEndedError(Exception):
-    """A process has exited before it has written its part."""
+    """A process exited before it finished its part."""
 
 
 def _expect_empty_line(answers: IO[bytes]) -> None:
@@ -368,11 +373,11 @@ def _send_line(stream: IO[bytes], value: object) -> None:
 
 
 def write_index_parts() -> None:
-    """Write the parts that standard input describes. Entries whose files have disappeared are left out."""
+    """Write the parts that standard input asks for. Entries that are gone or now hidden are left out and reported."""
     from kbtui.conversations.conversation_repository import list_conversations
     from kbtui.knowledge import load_knowledge
 
-    # The output of libraries goes to the log, not between the answers.
+    # What libraries print goes to stderr, so that it does not mix with the answers.
     answers, received = os.fdopen(os.dup(1), "wb"), sys.stdin.buffer
     os.dup2(2, 1)
     indexer: EntryIndexer | None = None
@@ -410,7 +415,7 @@ def write_index_parts() -> None:
         for _ in indexer.index_entries(request_items(missing), storage):
             pass
         _send_line(answers, missing)
-        storage.commit_part()
+        storage.commit_index_part()
         storage.close()
         answers.write(b"\n")
         answers.flush()

@@ -4,8 +4,8 @@ There are two indexes with the same schema: `lexical` for visible entries, and `
 subjects. With one index for both, the scores of visible entries would reveal which words hidden
 subjects contain.
 
-Each commit writes the watermark, a document with the catalog's sequence number. The watermark says
-how much of the catalog the index contains.
+Each commit, except that of a part (see `index_part_process`), writes the watermark, a document with
+the catalog's transaction number. The watermark says how much of the catalog the index contains.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ class _TantivyWriter:
         self.searcher = self.index.searcher()
         return self.searcher
 
-    def start_adding_documents(self, entry_id: str) -> Callable[[Any], object]:
-        """Return a function that adds a document of an entry."""
+    def get_document_adder(self, entry_id: str) -> Callable[[Any], object]:
+        """Note that an entry gets documents, and return the function that adds one. The caller adds at least one."""
         self._added.add(entry_id)
         self.has_uncommitted_changes = True
         add_document: Callable[[Any], object] = self._writer.add_document
@@ -213,7 +213,7 @@ class _TantivyWriter:
         self.has_uncommitted_changes = True
 
     def write_watermark(self, watermark: int) -> None:
-        """Replace the watermark document, which contains the catalog's sequence number."""
+        """Replace the watermark document, which contains the catalog's transaction number."""
         self._writer.delete_documents_by_term("entry", _WATERMARK)
         document = tantivy.Document()
         document.add_text("entry", _WATERMARK)
@@ -242,10 +242,10 @@ class _TantivyWriter:
         return sum((held.get("deletes") or {}).get("num_deleted_docs", 0) for held in segments)
 
     def add_segments_of_parts(self, folders: Iterable[Path]) -> None:
-        """Move the segments of other indexes with the same schema into this one. There must be no uncommitted changes.
+        """Move the segments of other indexes with the same schema into this one.
 
-        tantivy can do this in Rust, but tantivy-py has no function for it. A segment is a set of files
-        that is never changed, and `meta.json` lists the segments.
+        Neither this index nor the others may have uncommitted changes. tantivy-py has no function for
+        this. A segment is a set of files that never change, and `meta.json` lists the segments.
         """
         del self._writer  # it would overwrite `meta.json`
         meta_file, names_file = self._folder / "meta.json", self._folder / ".managed.json"
@@ -261,7 +261,7 @@ class _TantivyWriter:
         write_file_atomically(names_file, json.dumps(names).encode())
         write_file_atomically(meta_file, json.dumps(meta).encode())
         self._open_writer()
-        self.has_uncommitted_changes = True  # the watermark
+        self.has_uncommitted_changes = True  # the next commit must write a new watermark
 
     def close(self) -> None:
         """Close the index, and discard uncommitted changes."""
@@ -289,7 +289,7 @@ class KeywordIndexWriter:
         return self._writer.has_uncommitted_changes
 
     def read_catalog_watermark(self) -> int:
-        """Return the catalog's sequence number at the last commit, or 0 if the index is new."""
+        """Return the catalog's transaction number at the last commit, or 0 if the index is new."""
         searcher = self._writer.reload()
         query = tantivy.Query.term_query(self._writer.schema, "entry", _WATERMARK)
         hits = searcher.search(query, limit=1, count=False).hits
@@ -319,19 +319,20 @@ class KeywordIndexWriter:
             self._writer.remove_entry(entry_id)
 
     def commit_with_watermark(self, watermark: int) -> None:
-        """Commit, and store the catalog's sequence number in the index as `watermark`."""
+        """Commit, and store the catalog's transaction number in the index as `watermark`."""
         self._writer.write_watermark(watermark)
         self._writer.commit()
         self._writer.reload()
 
-    def commit_part(self) -> None:
+    def commit_index_part(self) -> None:
         """Commit without a watermark, because the documents are going to be moved to another index."""
         self._writer.commit()
 
     def add_segments_of_parts(self, folders: Iterable[Path]) -> None:
-        """Move all documents of other keyword indexes to this one. Everything must be committed.
+        """Move all documents of other keyword indexes to this one.
 
-        Afterwards, the watermark must be committed.
+        Neither this index nor the others may have uncommitted changes. Afterwards, the watermark must be
+        committed.
         """
         self._writer.add_segments_of_parts(folders)
 
@@ -384,7 +385,7 @@ class KeywordIndexWriter:
             if text:
                 common.add_text(field, text)
         body_fields = ("body", *self._others)
-        add_document = self._writer.start_adding_documents(entry.id)
+        add_document = self._writer.get_document_adder(entry.id)
         for chunk in chunks:
             body = normalize_unicode(chunk.text)
             document = copy(common)

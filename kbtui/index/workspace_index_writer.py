@@ -32,10 +32,10 @@ COMMIT_SECONDS, COMMIT_SECONDS_MAX = 1.0, 16.0
 
 The interval to the next commit doubles each time, up to `COMMIT_SECONDS_MAX`.
 """
-PATIENCE_SECONDS, PATIENCE_SECONDS_IN_PARTS = 0.5, 5.0
-"""A refresh runs for this many seconds before a newer request can interrupt it.
+PATIENCE_SECONDS, PATIENCE_SECONDS_WITH_PROCESSES = 0.5, 5.0
+"""A newer request can interrupt a refresh only after this many seconds.
 
-Interrupting other processes, which index parts, costs half a second.
+The second value applies while other processes help: starting them again takes a quarter of a second.
 """
 
 
@@ -86,8 +86,8 @@ class _IndexRefreshStoppedError(Exception):
 class WorkspaceIndexWriter:
     """The index of one workspace, opened for writing. Only one thread may use it.
 
-    When the event `stop` is set, a refresh ends after the current entry. The entries that are already
-    indexed stay in the index.
+    When the event `stop` is set, a refresh ends after the current entry, or after the current part of a
+    long conversation. The entries that are already indexed stay in the index.
     """
 
     def __init__(
@@ -262,10 +262,12 @@ class WorkspaceIndexWriter:
         with IndexPartProcesses(
             self.workspace, self.settings, self.catalog, folder, queue
         ) as processes:
-            patience = PATIENCE_SECONDS_IN_PARTS if processes.are_any_running else PATIENCE_SECONDS
+            patience = (
+                PATIENCE_SECONDS_WITH_PROCESSES if processes.were_any_started else PATIENCE_SECONDS
+            )
             for done in indexer.index_entries(_note_changed_items(queue, changes), self.storage):
-                self._add_parts(processes, processes.take_complete_parts(), changes)
-                all_done = done + processes.done_count
+                self._add_index_parts(processes, processes.list_parts_to_add(), changes)
+                all_done = done + processes.read_count
                 self._on_progress(IndexProgress("keywords", all_done, len(work)))
                 now = time.monotonic()
                 if now - committed > pause:
@@ -274,9 +276,9 @@ class WorkspaceIndexWriter:
                 if now - began > patience and all_done < len(work) and self._should_yield():
                     changes.is_unfinished = True
                     break
-            self._add_parts(processes, processes.take_last_parts(self._stop), changes)
+            self._add_index_parts(processes, processes.finish_part_catalogs(self._stop), changes)
             if not self._stop.is_set():
-                # If an error ended a process, it is raised here.
+                # If an error in one of these entries ended a process, indexing the entry here raises the error again.
                 lost = _note_changed_items(processes.unindexed_items, changes)
                 for _ in indexer.index_entries(lost, self.storage):
                     pass
@@ -284,13 +286,13 @@ class WorkspaceIndexWriter:
         self.storage.commit_keyword_indexes()
         self._on_progress(IndexProgress("keywords", all_done, len(work)))
 
-    def _add_parts(
+    def _add_index_parts(
         self, processes: IndexPartProcesses, parts: list[IndexPart], changes: IndexRefreshChanges
     ) -> None:
         """Add parts that other processes have written."""
         if not parts or self._stop.is_set():
             return
-        self.storage.add_parts(
+        self.storage.add_index_parts(
             [part.folder for part in parts],
             lambda: [part.folder for part in processes.wait_for_documents(parts, self._stop)],
         )

@@ -292,7 +292,7 @@ def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
 
 
 def _may_path_leave_directory(path: str, folder: str) -> bool:
-    """Return whether a path has links or `..` below `folder`, or is not under it. Raises `OSError`.
+    """Return whether a path may lead out of `folder`: by a link, by `..`, or because it is not below it. Raises `OSError`.
 
     `os.path.realpath` takes more than twice as long, because it also examines the directories above `folder`.
     """

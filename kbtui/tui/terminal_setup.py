@@ -120,10 +120,10 @@ def _wait_for_terminal_hangup_and_exit(terminal: int) -> None:
 
 
 class TerminalBackgroundQuery:
-    """Asks the terminal for its background colour when it is constructed, and reads the answer later.
+    """Asks the terminal for its background colour when constructed, and reads the answer later.
 
-    In between, kbtui imports modules, so that it does not wait for a distant terminal. What the user
-    types in between is not lost.
+    Meanwhile, kbtui imports modules instead of waiting for a distant terminal. `read_answer` also returns
+    what the user has typed in the meantime.
     """
 
     def __init__(self) -> None:

@@ -76,7 +76,7 @@ def refresh(base: Path, times: int) -> Iterator[Row]:
 
 
 class _Spent(NamedTuple):
-    """Seconds of a call, of processor time in all threads and processes, and of it in this thread."""
+    """The seconds of a call: on the clock, of processor time in all threads and processes, and of it in this thread."""
 
     wall: float
     cpu: float
@@ -90,7 +90,7 @@ def _spent(call: Callable[[], object]) -> _Spent:
 
 
 def _processor_time() -> float:
-    """Of this process, and of the processes it has waited for."""
+    """Return the processor time of this process and of the child processes that have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + ended.ru_utime + ended.ru_stime
 

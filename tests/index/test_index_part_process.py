@@ -1,4 +1,4 @@
-"""Tests that an index which several processes have built is the index that one process builds."""
+"""Tests that several processes build the same index as one process."""
 
 import contextlib
 import os
@@ -28,8 +28,9 @@ needs_two_cores = pytest.mark.skipif(
 
 @pytest.fixture
 def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
-    """A workspace that is large enough for two processes."""
+    """A workspace that is large enough for the writer to start one other process."""
     monkeypatch.setattr(index_part_process, "BYTES_PER_PROCESS", 20_000)
+    monkeypatch.setattr(index_part_process, "PROCESSES_MAX", 1)
     builder = Builder(workspace_root)
     builder.topics(guide={})
     for number in range(120):
@@ -48,8 +49,8 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
     return builder
 
 
-class OtherProcess:
-    """Makes the writer wait, before it continues, until another process has indexed something."""
+class WaitForOtherProcess:
+    """A progress callback that makes the writer wait until another process has indexed something."""
 
     def __init__(self, act: Callable[[psutil.Process], None] = lambda process: None) -> None:
         self._act = act
@@ -74,7 +75,7 @@ class OtherProcess:
 
     def _has_indexed_something(self) -> bool:
         for path in self.folder.glob("gen-*/parts/1/gen-*/catalog.sqlite"):
-            # A reader that takes locks would be in the way of the process.
+            # A reader that takes locks would block the process.
             address = f"{path.as_uri()}?mode=ro&immutable=1"
             with (
                 contextlib.suppress(sqlite3.Error),
@@ -93,7 +94,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write_index(
-    built: Builder, cache: Path, other: OtherProcess | None = None, **options: object
+    built: Builder, cache: Path, other: WaitForOtherProcess | None = None, **options: object
 ) -> bool:
     """Refresh an index; return whether the refresh was interrupted."""
     if other is not None:
@@ -108,12 +109,9 @@ def write_index(
 
 
 def write_index_on_one_core(built: Builder, cache: Path) -> None:
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_part_process, "count_usable_cores", lambda: 1)
         write_index(built, cache)
-    finally:
-        os.sched_setaffinity(0, cores)
 
 
 def answers(built: Builder, cache: Path) -> list[list[tuple[str, float]]]:
@@ -128,7 +126,7 @@ def answers(built: Builder, cache: Path) -> list[list[tuple[str, float]]]:
 @needs_two_cores
 @pytest.mark.usefixtures("small_batches")
 def test_two_processes_build_what_one_builds(built: Builder, tmp_path: Path) -> None:
-    other = OtherProcess()
+    other = WaitForOtherProcess()
     write_index(built, tmp_path / "two", other)
     assert other.has_helped
     write_index_on_one_core(built, tmp_path / "one")
@@ -146,7 +144,7 @@ def test_two_processes_build_what_one_builds(built: Builder, tmp_path: Path) -> 
 @needs_two_cores
 @pytest.mark.usefixtures("small_batches")
 def test_what_another_process_indexed_can_change_and_go(built: Builder, tmp_path: Path) -> None:
-    write_index(built, tmp_path / "two", OtherProcess())
+    write_index(built, tmp_path / "two", WaitForOtherProcess())
     built.subject("guide/s3.md", "# S3\n\nA stork now.\n")
     (built.root / "docs/guide/s1.md").unlink()
     built.conversation(0, [[asked("And storks?")]])
@@ -158,7 +156,7 @@ def test_what_another_process_indexed_can_change_and_go(built: Builder, tmp_path
 @needs_two_cores
 @pytest.mark.usefixtures("small_batches")
 def test_nothing_is_lost_if_the_other_process_is_killed(built: Builder, tmp_path: Path) -> None:
-    write_index(built, tmp_path / "two", OtherProcess(psutil.Process.kill))
+    write_index(built, tmp_path / "two", WaitForOtherProcess(psutil.Process.kill))
     write_index_on_one_core(built, tmp_path / "one")
     assert content_of(tmp_path / "two") == content_of(tmp_path / "one")
 
@@ -174,7 +172,7 @@ def test_a_stop_ends_the_other_process_and_the_next_refresh_does_the_rest(
         ended.append(process)
         stop.set()
 
-    write_index(built, tmp_path / "two", OtherProcess(stop_refresh), stop=stop)
+    write_index(built, tmp_path / "two", WaitForOtherProcess(stop_refresh), stop=stop)
     assert not ended[0].is_running()
     write_index(built, tmp_path / "two")
     write_index_on_one_core(built, tmp_path / "one")
@@ -188,8 +186,8 @@ def test_an_interrupted_refresh_keeps_what_the_other_process_indexed(
 ) -> None:
     from kbtui.index import workspace_index_writer
 
-    monkeypatch.setattr(workspace_index_writer, "PATIENCE_SECONDS_IN_PARTS", 0.0)
-    other, requested = OtherProcess(lambda process: requested.set()), threading.Event()
+    monkeypatch.setattr(workspace_index_writer, "PATIENCE_SECONDS_WITH_PROCESSES", 0.0)
+    other, requested = WaitForOtherProcess(lambda process: requested.set()), threading.Event()
     assert write_index(built, tmp_path / "two", other, should_yield=requested.is_set)
     with closing(IndexReader(tmp_path / "two")) as reader:
         oldest = SearchRequest("title:S0", mode="lexical")
@@ -225,7 +223,7 @@ def test_a_crash_while_a_part_is_added_loses_nothing(
             patch.setattr(
                 keyword_index_writer.KeywordIndexWriter, "add_segments_of_parts", add_and_crash
             )
-        other = OtherProcess()
+        other = WaitForOtherProcess()
         other.folder = tmp_path / "two"
         index = WorkspaceIndexWriter(
             built.workspace, Settings(model="off"), cache_dir=tmp_path / "two", on_progress=other

@@ -242,7 +242,7 @@ class StyledTextWidget(Widget, inherit_bindings=False):
 
 
 class ScrollBarWithCheapBlank(ScrollBar):
-    """A scroll bar that draws only one line while there is nothing to scroll, because all lines are blank."""
+    """A scroll bar that draws one line and repeats it while there is nothing to scroll."""
 
     def render_lines(self, crop: Region) -> list[Strip]:
         if self.window_size < self.window_virtual_size:
@@ -273,13 +273,13 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
         return self._vertical_scrollbar
 
     @property
-    def visible_text_height(self) -> int:
-        """The number of visible lines that have text. All lines below them look the same."""
+    def lines_until_end_of_text(self) -> int:
+        """The number of lines from the top of the view to the end of its text. All lines below look the same."""
         return self.size.height
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Render the lines of a region; of the lines below the text, only the first is rendered."""
-        equal = crop.bottom - max(crop.y, self.visible_text_height)
+        """Render the lines of a region. Below the text, render one line and repeat it."""
+        equal = crop.bottom - max(crop.y, self.lines_until_end_of_text)
         if equal < 2:
             return super().render_lines(crop)
         strips = super().render_lines(Region(crop.x, crop.y, crop.width, crop.height - equal + 1))

@@ -241,8 +241,8 @@ class RowList(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
         """Make the text of a row just before the row is drawn. By default, do nothing, because the text exists already."""
 
     @property
-    def visible_text_height(self) -> int:
-        """The number of visible lines that have text."""
+    def lines_until_end_of_text(self) -> int:
+        """The number of lines from the top of the view to the end of its text."""
         if not self.rows:
             return len(self._wrap_empty_text())
         return max(0, self._tops[-1] - round(self.scroll_y))

@@ -225,7 +225,7 @@ class MainScreen(StyledScreen):
         """Focus a pane. After the first paint, open a document and read the library."""
         self.hints.keymap = self.document_controller.keymap = self.configured_keys
         if self._plain:
-            self.panes.load_styles_after_first_paint()
+            self.panes.load_remaining_styles()
             self.add_class("plain", "zoomed")
         self.panes.apply_pane_widths()
         is_reading = self.has_class("at-reader")
@@ -240,7 +240,7 @@ class MainScreen(StyledScreen):
         self._is_first_resume = False
 
     def _start_controllers(self) -> None:
-        self.panes.load_styles_after_first_paint()
+        self.panes.load_remaining_styles()
         notices = self.document_controller.notices = list(getattr(self.app, "problems", ()))
         if notices:
             # The home page lists all notices, but the reader may show another page at first.

@@ -76,8 +76,8 @@ class PaneLayout:
         self._grabbed_border: tuple[str, int] | None = None
         self._size: Size | None = None
 
-    def load_styles_after_first_paint(self) -> None:
-        """Load the styles of dialogs, and of layouts in which the screen does not start."""
+    def load_remaining_styles(self) -> None:
+        """Load the styles that the first paint usually does not need: those of dialogs and of other layouts."""
         styles, path = self._screen.app.stylesheet, STYLES_AFTER_FIRST_PAINT
         styles.add_source(path.read_text("utf-8"), (str(path), ""))
         # A key may have changed the layout already.

@@ -881,7 +881,7 @@ class DocumentView(StyledTextWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.redraw_after_viewport_change()
 
     @property
-    def visible_text_height(self) -> int:
+    def lines_until_end_of_text(self) -> int:
         """The number of visible lines that have text."""
         return len(self.viewport.rows)
 
