@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from kbtui.errors import IndexUnavailable
@@ -64,6 +66,8 @@ class CatalogAndKeywordIndexWriter:
         """
         self.cache_dir, self.settings = cache_dir, settings
         self._uncommitted = 0
+        self._last_transaction_with_documents: int | None = None
+        """Set only while documents of parts are missing: the number of the last transaction before them."""
         make_private_directory(cache_dir)
         fingerprint = index_generations.compute_index_fingerprint(settings)
         old = index_generations.find_current_index_generation(cache_dir)
@@ -99,9 +103,10 @@ class CatalogAndKeywordIndexWriter:
 
     def close(self) -> None:
         """Close all files."""
-        for writer in self.writers.values():
-            writer.close()
-        self.catalog.close()
+        with ExitStack() as stack:
+            stack.callback(self.catalog.close)
+            for writer in self.writers.values():
+                stack.callback(writer.close)
 
     def are_index_files_in_place(self) -> bool:
         """Return whether this generation's files exist and no other generation has replaced it."""
@@ -124,10 +129,10 @@ class CatalogAndKeywordIndexWriter:
             if mark == seq:
                 continue
             if mark > seq:
-                # The machine crashed and the catalog lost transactions, so write all entries again.
+                # The machine crashed and the catalog lost transactions, so write all entries again. Remove
+                # all documents, because those of lost entries are in no list.
                 mark = 0
-                for entry_id in self.catalog.list_entry_ids():
-                    writer.remove_entry(entry_id)
+                writer.remove_all_entries()
             for entry_id in self.catalog.list_entry_ids_changed_since(mark):
                 entry = self.catalog.get_entry(entry_id)
                 if entry and entry.hidden == hidden:
@@ -200,13 +205,11 @@ class CatalogAndKeywordIndexWriter:
             if not writer.rewrite_all_documents(entries, seq, give_up):
                 return
 
-    def commit_keyword_indexes(self, watermark: int | None = None) -> None:
-        """Commit the keyword indexes, so that searches find the changes.
-
-        `watermark` is the number of the last transaction whose changes they contain; by default, it is
-        the catalog's last one.
-        """
-        seq = self.catalog.get_last_transaction_number() if watermark is None else watermark
+    def commit_keyword_indexes(self) -> None:
+        """Commit the keyword indexes, so that searches find the changes."""
+        seq = self._last_transaction_with_documents
+        if seq is None:
+            seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
             # Commit only an index that has changed, for two reasons: a change to a hidden entry must not
             # affect the statistics of the visible index, and the commit is the slowest step after a file
@@ -221,7 +224,7 @@ class CatalogAndKeywordIndexWriter:
         self.writers[False].commit_index_part()
 
     def add_index_parts(
-        self, folders: list[Path], wait_for_documents: Callable[[], list[Path]]
+        self, folders: list[Path], wait_for_documents: Callable[[], list[Path] | None]
     ) -> None:
         """Add the indexes in `folders` to this one, and commit. Afterwards, they are no longer usable.
 
@@ -229,28 +232,29 @@ class CatalogAndKeywordIndexWriter:
         no entry of this index, and was prepared by `CatalogDatabase.prepare_for_part` with numbers that
         are higher than those of this index and of the folders before it. `wait_for_documents` waits until
         the keyword indexes are complete, too, and returns the folders where they are. The documents of the
-        others are made from the catalog.
+        others are made from the catalog. If it returns None, the next start does this for all of them.
         """
-        watermark = self.catalog.get_last_transaction_number()
-        parts = {
-            folder: part
-            for folder in folders
-            if (part := index_generations.find_current_index_generation(folder)) is not None
-        }
+        parts = {}
+        for folder in folders:
+            if (part := index_generations.find_current_index_generation(folder)) is None:
+                raise FileNotFoundError(errno.ENOENT, "a part of the index is missing", str(folder))
+            parts[folder] = part
+        # If this method does not reach its end, the next start adds the parts' documents from the catalog,
+        # because their transaction numbers are higher than this one, which is the watermark until then.
+        self._last_transaction_with_documents = self.catalog.get_last_transaction_number()
         # Copy the rows before any commit: meanwhile, tantivy's threads still index queued documents.
         count = self.catalog.add_rows_of_parts([part / "catalog.sqlite" for part in parts.values()])
-        # If kbtui is killed now, the next start adds the parts' documents from the catalog,
-        # because their transaction numbers are higher than the watermark.
-        self.commit_keyword_indexes(watermark)
+        self.commit_keyword_indexes()
         self._uncommitted += count
-        complete = wait_for_documents()
+        if (complete := wait_for_documents()) is None:
+            return
         self.writers[False].add_segments_of_parts(
             [parts[folder] / "lexical" for folder in complete]
         )
-        if complete == folders:
-            self.commit_keyword_indexes()
-        else:
+        if complete != folders:
             self._update_keyword_indexes_from_catalog()
+        self._last_transaction_with_documents = None
+        self.commit_keyword_indexes()
 
 
 def _has_too_many_replaced_documents(writer: KeywordIndexWriter) -> bool:

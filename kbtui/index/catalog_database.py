@@ -277,14 +277,13 @@ class CatalogDatabase:
         """Prepare an empty catalog whose rows will be added to another catalog.
 
         Its chunk numbers and transaction numbers will be higher than the given ones. It has no journal,
-        so it is unusable after a crash or a failed transaction. It keeps only the indexes of keys and
-        unique columns, because the others would be thrown away.
+        so it is unusable after a crash or a failed transaction. It has only the indexes that writing
+        uses, because all of them will be thrown away.
         """
         self._db.execute("PRAGMA synchronous=OFF")
         self._db.execute("PRAGMA journal_mode=OFF")
         with self.open_write_transaction():
-            query = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
-            for name in self._query_first_column(query):
+            for name in ("entries_seq", "chunks_seq", "citations_target"):
                 self._db.execute(f"DROP INDEX {name}")
             self._db.execute(
                 "INSERT INTO sqlite_sequence (name, seq) VALUES ('chunks', ?)", (chunk_number,)

@@ -32,6 +32,7 @@ from typing import IO, TYPE_CHECKING, Self
 
 from kbtui.index.catalog_and_keyword_indexer import CatalogAndKeywordIndexWriter, EntryIndexer
 from kbtui.index.entry_and_chunk_data_types import make_subject_id
+from kbtui.index.index_generations import compute_index_fingerprint
 from kbtui.light_named_tuple import NamedTuple
 from kbtui.workspace import Settings, open_workspace_at_root
 from kbtui.workspace.client_environment import make_client_environment_for_child_process
@@ -145,12 +146,15 @@ def get_entry_id_of_item(item: IndexableItem) -> str:
 class IndexPartTask(NamedTuple):
     """What a process must know to write a part into the directory `folder`.
 
-    `root` is the workspace's root. Chunk numbers are higher than `chunk_number`, and transaction
+    `root` is the workspace's root. `language` and `embed_tool_results` are settings, and `fingerprint` is
+    that of the index, which differs if kbtui was updated while the engine is running. Chunk numbers are higher than `chunk_number`, and transaction
     numbers are higher than `transaction_number`.
     """
 
     root: str
-    settings: dict[str, object]
+    language: str
+    embed_tool_results: bool
+    fingerprint: str
     folder: str
     chunk_number: int
     transaction_number: int
@@ -172,6 +176,11 @@ class IndexPart:
         self.is_keyword_index_complete = False
         """Whether the part's keyword index is committed."""
         self.is_added = False
+
+    @property
+    def indexed_items(self) -> list[IndexableItem]:
+        """The items that are in the complete part."""
+        return [item for item in self.items if item not in self.missing_items]
 
 
 class IndexPartProcesses:
@@ -242,13 +251,13 @@ class IndexPartProcesses:
         return bool(self._processes)
 
     @property
-    def item_count(self) -> int:
-        """How many entries the processes have been given."""
-        return sum(len(part.items) for part in self._parts)
+    def added_count(self) -> int:
+        """How many entries are in the parts that were added to the index."""
+        return sum(len(part.indexed_items) for part in self._parts if part.is_added)
 
     @property
     def read_count(self) -> int:
-        """How many of these entries the processes have read, or did not find."""
+        """How many entries the processes have read, or did not find."""
         return sum(part.read_count for part in self._parts)
 
     @property
@@ -284,10 +293,7 @@ class IndexPartProcesses:
         return [part for part in self._parts if part.is_catalog_complete and not part.is_added]
 
     def wait_for_documents(self, parts: list[IndexPart], stop: threading.Event) -> list[IndexPart]:
-        """Wait until `parts` are complete, the processes have exited, or `stop` is set.
-
-        Returns the complete parts.
-        """
+        """Wait until `parts` are complete, the processes have exited, or `stop` is set; return the complete parts."""
         while self._is_any_thread_alive and not stop.is_set():
             if all(part.is_keyword_index_complete for part in parts):
                 break
@@ -302,14 +308,16 @@ class IndexPartProcesses:
         """Make a process write parts until the queue has no further entry for it."""
         assert process.stdin is not None
         assert process.stdout is not None
-        # If the process has exited, writing fails.
-        with contextlib.suppress(OSError, _ProcessEndedError):
-            while part := self._make_part():
-                self._order_part(process.stdin, process.stdout, part)
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        process.stdout.close()
-        process.wait()
+        try:
+            # If the process has exited, writing fails, or its last line is incomplete.
+            with contextlib.suppress(OSError, ValueError, _ProcessEndedError):
+                while part := self._make_part():
+                    self._order_part(process.stdin, process.stdout, part)
+        finally:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+            process.stdout.close()
+            process.wait()
 
     def _make_part(self) -> IndexPart | None:
         """Return a new part with its first entries; None if the queue has no further entry."""
@@ -324,7 +332,9 @@ class IndexPartProcesses:
         """Make a process write a part: its first entries, then more from the queue, until it is large enough."""
         task = IndexPartTask(
             str(self._workspace.root),
-            self._settings._asdict(),
+            self._settings.language,
+            self._settings.embed_tool_results,
+            compute_index_fingerprint(self._settings),
             str(part.folder),
             self._chunk_number + part.number * CHUNK_NUMBERS_PER_PART,
             self._transaction_number + part.number * TRANSACTION_NUMBERS_PER_PART,
@@ -402,7 +412,9 @@ def write_index_parts() -> None:
 
     while line := received.readline():
         task = IndexPartTask(*json.loads(line))
-        settings = Settings(**task.settings)  # type: ignore[arg-type]
+        settings = Settings(language=task.language, embed_tool_results=task.embed_tool_results)
+        if compute_index_fingerprint(settings) != task.fingerprint:
+            sys.exit("the running engine has another version of the index")
         storage = CatalogAndKeywordIndexWriter(Path(task.folder), settings)
         storage.catalog.prepare_for_part(task.chunk_number, task.transaction_number)
         if indexer is None:

@@ -10,6 +10,7 @@ the catalog's transaction number. The watermark says how much of the catalog the
 
 from __future__ import annotations
 
+import errno
 import json
 from copy import copy
 from functools import lru_cache
@@ -150,15 +151,18 @@ def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> 
 class _TantivyWriter:
     """Writes one tantivy index. `has_uncommitted_changes` says whether there is something to commit."""
 
-    def __init__(self, index: Any, folder: Path) -> None:
-        self.index, self._folder = index, folder
-        self.schema = index.schema
-        self.searcher = index.searcher()
+    def __init__(self, folder: Path, language: str) -> None:
+        self._folder, self._language = folder, language
         self.has_uncommitted_changes = False
         self._added: set[str] = set()
-        self._open_writer()
+        self._writer: Any = None
+        """None after the index was closed, or if it could not be opened again."""
+        self._open_index_and_writer(create=True)
 
-    def _open_writer(self) -> None:
+    def _open_index_and_writer(self, *, create: bool) -> None:
+        self.index = open_tantivy_index(self._folder, self._language, create=create)
+        self.schema = self.index.schema
+        self.searcher = self.index.searcher()
         try:
             self._writer = self.index.writer(heap_size=HEAP_BYTES, num_threads=1)
         except ValueError as error:
@@ -247,28 +251,43 @@ class _TantivyWriter:
         Neither this index nor the others may have uncommitted changes. tantivy-py has no function for
         this. A segment is a set of files that never change, and `meta.json` lists the segments.
         """
-        del self._writer  # it would overwrite `meta.json`
+        self.close_after_merges()  # an open writer would overwrite the files that are written here
         meta_file, names_file = self._folder / "meta.json", self._folder / ".managed.json"
         meta, names = json.loads(meta_file.read_bytes()), json.loads(names_file.read_bytes())
+        moved: list[Path] = []
         for folder in folders:
             part = json.loads((folder / "meta.json").read_bytes())
             for segment in part["segments"]:
-                for path in folder.glob(f"{segment['segment_id'].replace('-', '')}.*"):
-                    names.append(path.name)
-                    path.rename(self._folder / path.name)
+                files = list(folder.glob(f"{segment['segment_id'].replace('-', '')}.*"))
+                if not files:
+                    raise FileNotFoundError(errno.ENOENT, "a segment has no files", str(folder))
+                moved += files
             meta["segments"] += part["segments"]
         # tantivy deletes a file that is no longer needed only if this list contains its name.
+        names += [path.name for path in moved]
         write_file_atomically(names_file, json.dumps(names).encode())
+        for path in moved:
+            path.rename(self._folder / path.name)
         write_file_atomically(meta_file, json.dumps(meta).encode())
-        self._open_writer()
+        # The index object that is open has the former list in memory, and would write it again.
+        self._open_index_and_writer(create=False)
         self.has_uncommitted_changes = True  # the next commit must write a new watermark
+
+    def close_after_merges(self) -> None:
+        """Wait until tantivy's threads have stopped changing files, and close the index.
+
+        There must be no uncommitted changes. `close` does not wait, so a merge can still write
+        `meta.json` and delete files after it.
+        """
+        writer, self._writer = self._writer, None
+        writer.wait_merging_threads()
 
     def close(self) -> None:
         """Close the index, and discard uncommitted changes."""
-        if self.has_uncommitted_changes:
+        if self._writer is not None and self.has_uncommitted_changes:
             # Without a rollback, the writer's threads would first index all queued documents.
             self._writer.rollback()
-        del self._writer
+        self._writer = None
 
 
 class KeywordIndexWriter:
@@ -281,7 +300,7 @@ class KeywordIndexWriter:
 
     def __init__(self, folder: Path, language: str) -> None:
         self._others = list(list_further_language_fields(language))
-        self._writer = _TantivyWriter(open_tantivy_index(folder, language, create=True), folder)
+        self._writer = _TantivyWriter(folder, language)
 
     @property
     def has_uncommitted_changes(self) -> bool:
@@ -313,6 +332,10 @@ class KeywordIndexWriter:
         self._writer.delete_chunk_documents(numbers)
         self._add_chunk_documents(entry, [chunks[at] for at in sorted(changed)])
 
+    def remove_all_entries(self) -> None:
+        """Remove all documents from the index."""
+        self._writer.delete_all_documents()
+
     def remove_entry(self, entry_id: str) -> None:
         """Remove an entry's documents from the index."""
         if self._writer.has_entry(entry_id):
@@ -325,8 +348,9 @@ class KeywordIndexWriter:
         self._writer.reload()
 
     def commit_index_part(self) -> None:
-        """Commit without a watermark, because the documents are going to be moved to another index."""
+        """Commit without a watermark, and close, because the documents are going to be moved to another index."""
         self._writer.commit()
+        self._writer.close_after_merges()
 
     def add_segments_of_parts(self, folders: Iterable[Path]) -> None:
         """Move all documents of other keyword indexes to this one.

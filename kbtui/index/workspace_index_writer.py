@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from dataclasses import dataclass, field
@@ -265,9 +266,10 @@ class WorkspaceIndexWriter:
             patience = (
                 PATIENCE_SECONDS_WITH_PROCESSES if processes.were_any_started else PATIENCE_SECONDS
             )
-            for done in indexer.index_entries(_note_changed_items(queue, changes), self.storage):
-                self._add_index_parts(processes, processes.list_parts_to_add(), changes)
-                all_done = done + processes.read_count
+            items = _note_changed_items(self._iterate_items(queue, processes, changes), changes)
+            for done in indexer.index_entries(items, self.storage):
+                self._add_parts(processes, processes.list_parts_to_add(), changes)
+                all_done = min(done + processes.read_count, len(work))
                 self._on_progress(IndexProgress("keywords", all_done, len(work)))
                 now = time.monotonic()
                 if now - committed > pause:
@@ -276,30 +278,40 @@ class WorkspaceIndexWriter:
                 if now - began > patience and all_done < len(work) and self._should_yield():
                     changes.is_unfinished = True
                     break
-            self._add_index_parts(processes, processes.finish_part_catalogs(self._stop), changes)
-            if not self._stop.is_set():
-                # If an error in one of these entries ended a process, indexing the entry here raises the error again.
-                lost = _note_changed_items(processes.unindexed_items, changes)
-                for _ in indexer.index_entries(lost, self.storage):
-                    pass
-                all_done = done + processes.item_count
+            self._add_parts(processes, processes.finish_part_catalogs(self._stop), changes)
+            all_done = done + processes.added_count
         self.storage.commit_keyword_indexes()
         self._on_progress(IndexProgress("keywords", all_done, len(work)))
 
-    def _add_index_parts(
+    def _iterate_items(
+        self, queue: IndexingQueue, processes: IndexPartProcesses, changes: IndexRefreshChanges
+    ) -> Iterator[IndexableItem]:
+        """Yield what other processes leave, and at last the entries that they were given and did not index."""
+        yield from queue
+        self._add_parts(processes, processes.finish_part_catalogs(self._stop), changes)
+        # If an error in one of these entries ended a process, indexing the entry here raises the error again.
+        yield from processes.unindexed_items
+
+    def _add_parts(
         self, processes: IndexPartProcesses, parts: list[IndexPart], changes: IndexRefreshChanges
     ) -> None:
         """Add parts that other processes have written."""
+
+        def wait_for_documents() -> list[Path] | None:
+            complete = processes.wait_for_documents(parts, self._stop)
+            if len(complete) < len(parts) and self._stop.is_set():
+                return None
+            return [part.folder for part in complete]
+
         if not parts or self._stop.is_set():
             return
-        self.storage.add_index_parts(
-            [part.folder for part in parts],
-            lambda: [part.folder for part in processes.wait_for_documents(parts, self._stop)],
-        )
+        self.storage.add_index_parts([part.folder for part in parts], wait_for_documents)
         for part in parts:
             part.is_added = True
-            for _ in _note_changed_items(part.items, changes):
+            for _ in _note_changed_items(part.indexed_items, changes):
                 pass
+            if part.is_keyword_index_complete:  # otherwise, the process may still write
+                shutil.rmtree(part.folder, ignore_errors=True)
 
 
 def _note_changed_items(

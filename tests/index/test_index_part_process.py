@@ -1,6 +1,7 @@
 """Tests that several processes build the same index as one process."""
 
 import contextlib
+import json
 import os
 import sqlite3
 import threading
@@ -139,6 +140,46 @@ def test_two_processes_build_what_one_builds(built: Builder, tmp_path: Path) -> 
     found = answers(built, tmp_path / "two")
     assert all(found)
     assert found == answers(built, tmp_path / "one")
+
+
+@needs_two_cores
+@pytest.mark.usefixtures("small_batches")
+def test_files_of_a_part_are_deleted_when_they_are_no_longer_needed(
+    built: Builder, tmp_path: Path
+) -> None:
+    write_index(built, tmp_path / "two", WaitForOtherProcess())
+    for path in (built.root / "docs/guide").iterdir():
+        path.unlink()
+    index = WorkspaceIndexWriter(built.workspace, Settings(model="off"), cache_dir=tmp_path / "two")
+    with closing(index):
+        index.refresh_index()
+        index.rewrite_indexes_with_many_replaced_documents()
+    index = WorkspaceIndexWriter(built.workspace, Settings(model="off"), cache_dir=tmp_path / "two")
+    with closing(index):  # tantivy deletes files when it commits
+        built.subject("guide/last.md", "# Last\n\nThe last crane.\n")
+        index.refresh_index()
+        lexical = index.folder / "lexical"
+        segments = json.loads((lexical / "meta.json").read_bytes())["segments"]
+        used = {segment["segment_id"].replace("-", "") for segment in segments}
+        found = {path.name.partition(".")[0] for path in lexical.glob("[0-9a-f]*.*")}
+        assert found == used
+
+
+@needs_two_cores
+@pytest.mark.usefixtures("small_batches")
+def test_a_power_cut_that_takes_the_last_transactions_repeats_no_document(
+    built: Builder, tmp_path: Path
+) -> None:
+    write_index(built, tmp_path / "two")
+    (catalog,) = tmp_path.glob("two/gen-*/catalog.sqlite")
+    with closing(sqlite3.connect(catalog, isolation_level=None)) as db:
+        db.execute("DELETE FROM entries WHERE kind = 'subject'")
+        for table in ("sums", "chunks"):
+            db.execute(f"DELETE FROM {table} WHERE entry_id NOT IN (SELECT id FROM entries)")
+        db.execute("UPDATE meta SET value = '1' WHERE key = 'seq'")
+    write_index(built, tmp_path / "two", WaitForOtherProcess())
+    write_index_on_one_core(built, tmp_path / "one")
+    assert content_of(tmp_path / "two") == content_of(tmp_path / "one")
 
 
 @needs_two_cores
