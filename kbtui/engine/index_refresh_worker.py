@@ -230,7 +230,7 @@ class IndexRefreshWorker:
                     self._is_retry_requested = self._is_retry_requested or retry
                     return True
                 if self._is_generation_new:
-                    # The index is new, so a check that was requested meanwhile is unnecessary.
+                    # The index has just been built, so a check that was requested in the meantime is unnecessary.
                     self._is_generation_new = self._is_check_requested = False
                 self.first_refresh.set()
                 self._register_workspace(index)

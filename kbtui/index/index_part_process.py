@@ -52,7 +52,7 @@ Starting one takes about as long as indexing a tenth of this.
 PROCESSES_MAX = 3
 """At most this many processes help the writer with one refresh."""
 HANDED_OUT_ITEMS, HANDED_OUT_BYTES = 16, 500_000
-"""A process gets at most this many entries at once, and no more once they have this many bytes."""
+"""A process is handed up to this many entries at a time, or fewer if they reach this many bytes."""
 PART_BYTES_MIN = 2_000_000
 """A process ends a part after half of the bytes that it will probably index from then on.
 
