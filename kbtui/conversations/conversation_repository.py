@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -47,7 +48,7 @@ from kbtui.workspace.user_settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from kbtui.conversations.conversation_data_types import Conversation, ConversationInfo
     from kbtui.conversations.formats.conversation_format import (
@@ -185,12 +186,40 @@ def list_conversations(
     return infos
 
 
+def find_stored_conversations(workspace: Workspace) -> list[StoredConversation]:
+    """Return the conversations of a workspace, one for each id, without reading their events."""
+    found = {one.id: one for one in _iterate_own_and_published_conversations(workspace)}
+    return list(found.values())
+
+
+class ConversationTitles(Mapping[str, str]):
+    """Maps the ids of conversations to their titles. A title is read when it is first looked up."""
+
+    def __init__(self, conversations: Iterable[StoredConversation]) -> None:
+        self._conversations = {one.id: one for one in conversations}
+        self._titles: dict[str, str] = {}
+
+    def __getitem__(self, id: str) -> str:  # noqa: A002
+        if id not in self._titles:
+            self._titles[id] = self._conversations[id].read_conversation_info().name
+        return self._titles[id]
+
+    def __contains__(self, id: object) -> bool:  # noqa: A002
+        return id in self._conversations
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._conversations)
+
+    def __len__(self) -> int:
+        return len(self._conversations)
+
+
 def list_conversation_change_signatures(workspace: Workspace) -> dict[str, str]:
-    """Map the ids of all conversations to their signatures, without reading a file.
+    """Map the ids of all conversations to their signatures, without reading their events.
 
     A signature changes if the conversation's files change.
     """
-    return {one.id: one.signature for one in _iterate_own_and_published_conversations(workspace)}
+    return {one.id: one.signature for one in find_stored_conversations(workspace)}
 
 
 def find_conversation(

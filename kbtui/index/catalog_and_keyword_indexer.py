@@ -55,19 +55,27 @@ class CatalogAndKeywordIndexWriter:
     """The catalog and the keyword indexes of the generation at `folder`, opened for writing.
 
     `writers[False]` writes the keyword index of visible entries, and `writers[True]` that of hidden
-    entries. Only one thread may use this class.
+    entries. If `has_hidden` is false, there are no hidden entries, and only `writers[False]` exists.
+    Only one thread may use this class.
     """
 
-    def __init__(self, cache_dir: Path, settings: Settings, *, rebuild: bool = False) -> None:
+    def __init__(
+        self,
+        cache_dir: Path,
+        settings: Settings,
+        *,
+        rebuild: bool = False,
+        has_hidden: bool = True,
+    ) -> None:
         """Open the current generation, or create one if the fingerprint has changed.
 
         If `rebuild` is true, a new generation is always created. The old one stays in use until
         `activate_new_generation` is called. Raises `IndexUnavailable` or `OSError`.
         """
-        self.cache_dir, self.settings = cache_dir, settings
+        self.cache_dir, self.settings, self._has_hidden = cache_dir, settings, has_hidden
         self._uncommitted = 0
-        self._last_transaction_with_documents: int | None = None
-        """Set only while documents of parts are missing: the number of the last transaction before them."""
+        self._parts_without_documents: dict[Path, int] = {}
+        """Maps each part with only rows in this index to the number of the last transaction before these rows."""
         make_private_directory(cache_dir)
         fingerprint = index_generations.compute_index_fingerprint(settings)
         old = index_generations.find_current_index_generation(cache_dir)
@@ -97,8 +105,9 @@ class CatalogAndKeywordIndexWriter:
         if self.catalog.get_meta_value("language") is None:
             self.catalog.set_meta_value("language", self.settings.language)
         self.writers = {
-            False: KeywordIndexWriter(self.folder / "lexical", self.settings.language),
-            True: KeywordIndexWriter(self.folder / "hidden", self.settings.language),
+            hidden: KeywordIndexWriter(self.folder / name, self.settings.language)
+            for hidden, name in ((False, "lexical"), (True, "hidden"))
+            if self._has_hidden or not hidden
         }
 
     def close(self) -> None:
@@ -125,10 +134,10 @@ class CatalogAndKeywordIndexWriter:
         """Add to each keyword index the catalog's changes since the last commit of that index."""
         seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
-            mark = writer.read_catalog_watermark()
+            mark, last = writer.read_catalog_watermark()
             if mark == seq:
                 continue
-            if mark > seq:
+            if last > seq:
                 # The machine crashed and the catalog lost transactions, so write all entries again. Remove
                 # all documents, because those of lost entries are in no list.
                 mark = 0
@@ -136,7 +145,9 @@ class CatalogAndKeywordIndexWriter:
             for entry_id in self.catalog.list_entry_ids_changed_since(mark):
                 entry = self.catalog.get_entry(entry_id)
                 if entry and entry.hidden == hidden:
-                    writer.replace_entry_documents(entry, self.catalog.list_entry_chunks(entry_id))
+                    chunks = self.catalog.list_entry_chunks(entry_id)
+                    numbers = [chunk.number for chunk in chunks]
+                    writer.replace_entry_documents(entry, chunks, numbers)
                 else:
                     writer.remove_entry(entry_id)
             if hidden or writer.has_uncommitted_changes:
@@ -172,15 +183,24 @@ class CatalogAndKeywordIndexWriter:
                     for table, rows in (("citations", part.citations), ("usage", part.usage)):
                         after_call = part.after_call if table == "citations" else 0
                         self.catalog.replace_citation_or_usage_rows_of_conversation(
-                            table, part.entry, rows, after=part.after_turn, after_call=after_call
+                            table,
+                            part.entry,
+                            rows,
+                            after=part.after_turn,
+                            after_call=after_call,
+                            is_new=written.previous is None,
                         )
         for part, written in zip(parts, results, strict=True):
             entry, writer = part.entry, self.writers[part.entry.hidden]
+            if written.previous is None:
+                writer.add_chunk_documents(entry, part.chunks, written.numbers)
+                continue
             if part.first_ordinal or _are_indexed_entry_fields_equal(written.previous, entry):
-                writer.update_chunk_documents(entry, written)
+                writer.update_chunk_documents(entry, part.chunks, written)
             else:
-                writer.replace_entry_documents(entry, written.chunks)
-            self.writers[not entry.hidden].remove_entry(entry.id)
+                writer.replace_entry_documents(entry, part.chunks, written.numbers)
+            if self._has_hidden:
+                self.writers[not entry.hidden].remove_entry(entry.id)
 
     def count_documents_to_rewrite(self) -> int:
         """Return how many documents `rewrite_indexes_with_many_replaced_documents` would rewrite."""
@@ -207,54 +227,57 @@ class CatalogAndKeywordIndexWriter:
 
     def commit_keyword_indexes(self) -> None:
         """Commit the keyword indexes, so that searches find the changes."""
-        seq = self._last_transaction_with_documents
-        if seq is None:
-            seq = self.catalog.get_last_transaction_number()
+        seq = self.catalog.get_last_transaction_number()
+        # If kbtui ends before the missing documents are added, the next start makes them from the
+        # catalog, because their transactions come after the watermark.
+        complete = min(self._parts_without_documents.values(), default=seq)
         for hidden, writer in self.writers.items():
             # Commit only an index that has changed, for two reasons: a change to a hidden entry must not
             # affect the statistics of the visible index, and the commit is the slowest step after a file
             # is saved.
             if writer.has_uncommitted_changes or (hidden and self._uncommitted > MAX_LAG):
-                writer.commit_with_watermark(seq)
+                # Parts have no hidden entries.
+                writer.commit_with_watermark(seq, complete=seq if hidden else complete)
                 if hidden:
                     self._uncommitted = 0
 
     def commit_index_part(self) -> None:
-        """Commit the visible keyword index without a watermark, so that `add_index_parts` can add it to another index."""
+        """Commit the visible keyword index without a watermark, so that `add_documents_of_parts` can add it to another index."""
         self.writers[False].commit_index_part()
 
-    def add_index_parts(
-        self, folders: list[Path], wait_for_documents: Callable[[], list[Path] | None]
-    ) -> None:
-        """Add the indexes in `folders` to this one, and commit. Afterwards, they are no longer usable.
+    def add_rows_of_parts(self, folders: list[Path]) -> None:
+        """Add the catalogs of the indexes in `folders` to this one. Their documents must be added later.
 
         Each folder is laid out like a cache directory. Its catalog is complete, has no hidden entries and
         no entry of this index, and was prepared by `CatalogDatabase.prepare_for_part` with numbers that
-        are higher than those of this index and of the folders before it. `wait_for_documents` waits until
-        the keyword indexes are complete, too, and returns the folders where they are. The documents of the
-        others are made from the catalog. If it returns None, the next start does this for all of them.
+        are higher than those of this index and of the folders before it.
         """
-        parts = {}
         for folder in folders:
-            if (part := index_generations.find_current_index_generation(folder)) is None:
-                raise FileNotFoundError(errno.ENOENT, "a part of the index is missing", str(folder))
-            parts[folder] = part
-        # If this method does not reach its end, the next start adds the parts' documents from the catalog,
-        # because their transaction numbers are higher than this one, which is the watermark until then.
-        self._last_transaction_with_documents = self.catalog.get_last_transaction_number()
-        # Copy the rows before any commit: meanwhile, tantivy's threads still index queued documents.
-        count = self.catalog.add_rows_of_parts([part / "catalog.sqlite" for part in parts.values()])
+            self._parts_without_documents[folder] = self.catalog.get_last_transaction_number()
+            catalog = _get_part_generation(folder) / "catalog.sqlite"
+            self._uncommitted += self.catalog.add_rows_of_part(catalog)
+
+    def add_documents_of_parts(self, folders: list[Path]) -> None:
+        """Add the keyword indexes of parts whose rows were added, and commit. Afterwards, the parts are no longer usable."""
+        self.commit_keyword_indexes()  # segments cannot be added while there are uncommitted changes
+        indexes = [_get_part_generation(folder) / "lexical" for folder in folders]
+        self.writers[False].add_segments_of_parts(indexes)
+        for folder in folders:
+            del self._parts_without_documents[folder]
         self.commit_keyword_indexes()
-        self._uncommitted += count
-        if (complete := wait_for_documents()) is None:
-            return
-        self.writers[False].add_segments_of_parts(
-            [parts[folder] / "lexical" for folder in complete]
-        )
-        if complete != folders:
+
+    def make_missing_documents_of_parts(self) -> None:
+        """Make the documents of parts that have only rows from the catalog, and commit."""
+        if self._parts_without_documents:
+            self.commit_keyword_indexes()
             self._update_keyword_indexes_from_catalog()
-        self._last_transaction_with_documents = None
-        self.commit_keyword_indexes()
+            self._parts_without_documents.clear()
+
+
+def _get_part_generation(folder: Path) -> Path:
+    if (generation := index_generations.find_current_index_generation(folder)) is None:
+        raise FileNotFoundError(errno.ENOENT, "a part of the index is missing", str(folder))
+    return generation
 
 
 def _has_too_many_replaced_documents(writer: KeywordIndexWriter) -> bool:
@@ -307,6 +330,7 @@ class EntryIndexer:
         for part in self._read_entry_parts(items, storage):
             if part.conversation:
                 _add_citation_and_token_usage_rows(part, part.conversation, self._targets)
+                part.conversation = None  # a batch of parsed conversations needs much memory
             parts.append(part)
             done += part.is_last
             now = time.monotonic()

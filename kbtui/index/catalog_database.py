@@ -52,11 +52,12 @@ CREATE INDEX entries_seq ON entries (seq);
 CREATE TABLE sums (entry_id TEXT PRIMARY KEY, sum INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE gone (entry_id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE chunks (
-  number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, entry_id TEXT NOT NULL,
+  number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, entry_id TEXT NOT NULL,
   ordinal INTEGER NOT NULL, text TEXT NOT NULL, first_line INTEGER, last_line INTEGER,
   turn INTEGER, role TEXT, tool TEXT, timestamp REAL, embed INTEGER NOT NULL, hash BLOB,
   call INTEGER, args TEXT, seq INTEGER NOT NULL
 );
+CREATE UNIQUE INDEX chunks_id ON chunks (id);
 CREATE INDEX chunks_entry ON chunks (entry_id, ordinal);
 CREATE INDEX chunks_seq ON chunks (seq);
 CREATE TABLE marks (entry_id TEXT PRIMARY KEY, mark TEXT NOT NULL) WITHOUT ROWID;
@@ -84,7 +85,6 @@ _VECTOR_COLUMNS = slice(11, 13)
 
 These two columns determine the vector of a chunk.
 """
-_NUMBER_POSITION = Chunk._fields.index("number")
 _DOCUMENT_COLUMNS = (3, 4, 8, 9, 10, 11, 14)
 """The positions, in the table `chunks`, of the columns from which the keyword index is made."""
 
@@ -111,13 +111,13 @@ _GIVEN_TEXT_COLUMNS = ", ".join(CitationWithGivenSubjectText._fields)
 class EntryChunksWriteResult(NamedTuple):
     """The result of writing an entry's chunks.
 
-    * `chunks` are the written chunks with their numbers.
-    * `changed` lists the positions of those `chunks` that need a new document in the keyword index.
+    * `numbers` are the numbers of the written chunks.
+    * `changed` lists the positions of those chunks that need a new document in the keyword index.
     * `gone` lists the numbers of the deleted chunks.
     * `previous` is the entry as it was before; None if the entry is new.
     """
 
-    chunks: list[Chunk]
+    numbers: list[int]
     changed: list[int]
     gone: list[int]
     previous: CatalogEntry | None
@@ -148,9 +148,9 @@ def parse_catalog_chunk_row(row: tuple[Any, ...]) -> Chunk:
     )
 
 
-def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
+def _make_chunk_row(entry_id: str, chunk: Chunk, number: int, seq: int) -> tuple[Any, ...]:
     """Return a chunk's row with the values and types that SQLite returns when it reads the row."""
-    id_, text, ordinal, lines, turn, role, tool, when, embed, number, digest, call, args = chunk
+    id_, text, ordinal, lines, turn, role, tool, when, embed, _, digest, call, args = chunk
     first, last = lines or (None, None)
     return (
         number, id_, entry_id, ordinal, text if text.isascii() else replace_surrogates(text), first, last,
@@ -211,6 +211,7 @@ class CatalogDatabase:
     def __init__(self, path: Path, *, write: bool = False) -> None:
         """Open the file; with `write`, create it if it is missing. Raises `IndexUnavailable`."""
         self.path = path
+        is_new = False
         target = path if write else f"{path.absolute().as_uri()}?mode=ro"
         try:
             self._db = sqlite3.connect(
@@ -221,11 +222,18 @@ class CatalogDatabase:
                 # If the machine crashes, the last transactions may be lost, but none is half done. The
                 # next refresh compares the catalog with the files and repeats the lost changes.
                 self._db.execute("PRAGMA synchronous=NORMAL")
-                if not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+                is_new = not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+                if is_new:
                     self._db.executescript(f"BEGIN; {CATALOG_TABLES} COMMIT;")
             self._db.execute("SELECT 1 FROM meta LIMIT 1")
         except sqlite3.Error as error:
             raise make_catalog_error("opened", error, path) from error
+        self._is_part = False
+        self._written_ids = set[str]() if is_new else None
+        """The ids of all entries that were written, in a catalog that was just created; None in others.
+
+        With these, writing a new entry needs no query for old rows.
+        """
 
     def close(self) -> None:
         """Close the file."""
@@ -278,12 +286,13 @@ class CatalogDatabase:
 
         Its chunk numbers and transaction numbers will be higher than the given ones. It has no journal,
         so it is unusable after a crash or a failed transaction. It has only the indexes that writing
-        uses, because all of them will be thrown away.
+        uses, because all of them will be thrown away. The index by chunk id is created when it is needed.
         """
+        self._is_part = True
         self._db.execute("PRAGMA synchronous=OFF")
         self._db.execute("PRAGMA journal_mode=OFF")
         with self.open_write_transaction():
-            for name in ("entries_seq", "chunks_seq", "citations_target"):
+            for name in ("entries_seq", "chunks_id", "chunks_seq", "citations_target"):
                 self._db.execute(f"DROP INDEX {name}")
             self._db.execute(
                 "INSERT INTO sqlite_sequence (name, seq) VALUES ('chunks', ?)", (chunk_number,)
@@ -296,28 +305,25 @@ class CatalogDatabase:
             self._query_single_value("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'") or 0
         )
 
-    def add_rows_of_parts(self, paths: Iterable[Path]) -> int:
-        """Add all rows of other catalogs, each in one transaction; return how many entries they have.
+    def add_rows_of_part(self, path: Path) -> int:
+        """Add all rows of another catalog in one transaction; return how many entries it has.
 
-        The chunk numbers and transaction numbers of each catalog must be higher than those of this one,
-        and than those of the catalogs before it in `paths`.
+        The chunk numbers and transaction numbers of the other catalog must be higher than those of this one.
         """
-        count = 0
-        for path in paths:
-            self._db.execute("ATTACH ? AS part", (path.absolute().as_uri(),))
-            try:
-                with self.open_write_transaction():
-                    self._db.execute(
-                        "DELETE FROM gone WHERE entry_id IN (SELECT id FROM part.entries)"
-                    )
-                    count += self._query_single_value("SELECT count(*) FROM part.entries")
-                    for table in ("entries", "sums", "chunks", "marks", *TURN_TABLES):
-                        self._db.execute(f"INSERT INTO {table} SELECT * FROM part.{table}")
-                    last = self._query_single_value("SELECT value FROM part.meta WHERE key = 'seq'")
-                    self.set_meta_value("seq", last)
-            finally:
-                self._db.execute("DETACH part")
-        return count
+        self._db.execute("ATTACH ? AS part", (path.absolute().as_uri(),))
+        try:
+            with self.open_write_transaction():
+                self._db.execute("DELETE FROM gone WHERE entry_id IN (SELECT id FROM part.entries)")
+                ids = self._query_first_column("SELECT id FROM part.entries")
+                if self._written_ids is not None:
+                    self._written_ids.update(ids)
+                for table in ("entries", "sums", "chunks", "marks", *TURN_TABLES):
+                    self._db.execute(f"INSERT INTO {table} SELECT * FROM part.{table}")
+                last = self._query_single_value("SELECT value FROM part.meta WHERE key = 'seq'")
+                self.set_meta_value("seq", last)
+        finally:
+            self._db.execute("DETACH part")
+        return len(ids)
 
     # writing
 
@@ -335,33 +341,34 @@ class CatalogDatabase:
         Unchanged chunks keep their numbers. `mark` says where to resume reading when the entry's
         file has grown.
         """
-        before = self._get_entry_and_resume_point_rows(entry.id)
+        before: list[Any] = []
+        if self._written_ids is None or entry.id in self._written_ids:
+            before = self._get_entry_and_resume_point_rows(entry.id)
+            self._db.execute("DELETE FROM gone WHERE entry_id = ?", (entry.id,))
+        else:
+            self._written_ids.add(entry.id)
         now = self._write_entry_and_resume_point_rows(entry, mark, seq, is_new=not before)
         old: dict[str, tuple[Any, ...]] = {}
         if before:
             query = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
             old = {row[1]: row for row in self._db.execute(query, (entry.id, start))}
-        entry_id, make_tuple = entry.id, tuple.__new__
-        ids = [chunk.id for chunk in chunks]
+        entry_id, ids = entry.id, [chunk.id for chunk in chunks]
         removed = [old[id_] for id_ in old.keys() - set(ids)]
         gone = [row[0] for row in removed]
         added: list[tuple[Any, ...]] = []
         same: set[str] = set()
+        numbers = []
         # Numbers are never reused.
-        number = self.get_last_chunk_number()
-        numbered = []
+        last = self.get_last_chunk_number()
         for chunk in chunks:
             held = old.get(chunk.id)
             if held is None:
-                number += 1
-                chunk = make_tuple(
-                    Chunk, (*chunk[:_NUMBER_POSITION], number, *chunk[_NUMBER_POSITION + 1 :])
-                )
-                numbered.append(chunk)
-                added.append(_make_chunk_row(entry_id, chunk, seq))
+                last += 1
+                numbers.append(last)
+                added.append(_make_chunk_row(entry_id, chunk, last, seq))
                 continue
-            numbered.append(chunk._replace(number=held[0]))
-            row = _make_chunk_row(entry_id, numbered[-1], held[-1])
+            numbers.append(held[0])
+            row = _make_chunk_row(entry_id, chunk, held[0], held[-1])
             if held[_VECTOR_COLUMNS] != row[_VECTOR_COLUMNS]:
                 row = (*row[:-1], seq)
             if held != row:
@@ -370,15 +377,16 @@ class CatalogDatabase:
             if all(held[at] == row[at] for at in _DOCUMENT_COLUMNS):
                 same.add(chunk.id)
         if removed:
-            numbers = [row[:1] for row in removed]
-            self._db.executemany("DELETE FROM chunks WHERE number = ?", numbers)
+            self._db.executemany(
+                "DELETE FROM chunks WHERE number = ?", [row[:1] for row in removed]
+            )
         self._insert_rows("chunks", added)
         self._update_entry_checksum(
             entry_id, [*before, *removed], [*now, *added], is_new=not before
         )
         changed = [at for at, id_ in enumerate(ids) if id_ not in same]
         previous = parse_catalog_entry_row(before[0]) if before else None
-        return EntryChunksWriteResult(numbered, changed, gone, previous)
+        return EntryChunksWriteResult(numbers, changed, gone, previous)
 
     def _write_entry_and_resume_point_rows(
         self, entry: CatalogEntry, mark: str | None, seq: int, *, is_new: bool
@@ -387,7 +395,6 @@ class CatalogDatabase:
         if not is_new:
             for table, column in (("entries", "id"), ("marks", "entry_id")):
                 self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (entry.id,))
-        self._db.execute("DELETE FROM gone WHERE entry_id = ?", (entry.id,))
         rows: list[tuple[Any, ...]] = [_convert_entry_to_sql_row(entry, seq)]
         self._insert_rows("entries", rows)
         if mark is not None:
@@ -414,6 +421,8 @@ class CatalogDatabase:
         for table in ("chunks", "sums", "marks"):
             self._db.execute(f"DELETE FROM {table} WHERE entry_id = ?", (entry_id,))
         self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?)", (entry_id, seq))
+        if self._written_ids is not None:
+            self._written_ids.add(entry_id)
 
     def replace_citation_or_usage_rows_of_conversation(
         self,
@@ -423,8 +432,9 @@ class CatalogDatabase:
         *,
         after: int = 0,
         after_call: int = 0,
+        is_new: bool = False,
     ) -> None:
-        """Replace a conversation's rows in `table`, one of `TURN_TABLES`.
+        """Replace a conversation's rows in `table`, one of `TURN_TABLES`. If `is_new`, it has no rows yet.
 
         The rows of the first `after` turns stay. In turn `after` + 1, the citations of the first
         `after_call` calls stay, too; a row that repeats one of these citations is not inserted.
@@ -440,7 +450,7 @@ class CatalogDatabase:
             rows = [row for row in rows if row[1] != after + 1 or (row[5], row[9]) not in cited]
             where += " AND (turn > ? OR call > ?)"
             values = (*values, after + 1, after_call)
-        old = self._db.execute(f"SELECT * FROM {where}", values).fetchall()
+        old = [] if is_new else self._db.execute(f"SELECT * FROM {where}", values).fetchall()
         if old:
             self._db.execute(f"DELETE FROM {where}", values)
         self._insert_rows(table, rows)
@@ -593,6 +603,8 @@ class CatalogDatabase:
         from kbtui.index.chunk_splitter import make_chunk_id  # a search does not need it
 
         query = "SELECT 1 FROM chunks WHERE id = ? AND ordinal < ?"
+        if self._is_part:
+            self._db.execute("CREATE UNIQUE INDEX IF NOT EXISTS chunks_id ON chunks (id)")
 
         def occurs_more_often_than(text: str, times: int) -> bool:
             chunk_id = make_chunk_id(entry_id, text, times)

@@ -25,7 +25,7 @@ from kbtui.terminal_text import format_json_value_on_one_line, strip_escape_sequ
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kbtui.conversations.conversation_data_types import Conversation, ConversationEvent
     from kbtui.knowledge.front_matter import FrontMatterAndBody
@@ -188,34 +188,31 @@ def make_chunk_id(entry: str, text: str, repeat: int) -> str:
     return sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def add_chunk_ids(
-    entry: str, chunks: list[Chunk], *, first: int = 0, seen: Counter[str] | None = None
-) -> list[Chunk]:
-    """Return the chunks with ids, and with ordinals (positions in the entry) that start at `first`.
+def make_chunk_ids(
+    entry: str, chunks: Iterable[Chunk], seen: Counter[str] | None = None
+) -> list[str]:
+    """Return the ids of an entry's chunks.
 
     The id of a chunk depends on how many earlier chunks of the entry have the same text. If the
     entry has chunks before `chunks`, `seen` must say how often each of their texts occurs.
     """
     counts: dict[str, int] = {} if seen is None else seen
-    make_tuple = tuple.__new__
-    result = []
-    for ordinal, chunk in enumerate(chunks, first):
+    ids = []
+    for chunk in chunks:
         text = chunk.text
         repeat = counts.get(text, 0)
         counts[text] = repeat + 1
-        # `_replace` takes eight times as long, and calling `Chunk` a third longer.
-        fields = (make_chunk_id(entry, text, repeat), text, ordinal, *chunk[3:])
-        result.append(make_tuple(Chunk, fields))
-    return result
+        ids.append(make_chunk_id(entry, text, repeat))
+    return ids
 
 
-def split_subject_into_chunks(entry: str, text: FrontMatterAndBody) -> list[Chunk]:
-    """Return the chunks of a subject's body."""
+def split_subject_into_chunks(text: FrontMatterAndBody) -> list[Chunk]:
+    """Return the chunks of a subject's body, without ids and ordinals."""
     above = text.lines
-    pieces = split_text_into_chunks(text.body)
-    return add_chunk_ids(
-        entry, [Chunk("", one.text, 0, (one.first + above, one.last + above)) for one in pieces]
-    )
+    return [
+        Chunk("", one.text, 0, (one.first + above, one.last + above))
+        for one in split_text_into_chunks(text.body)
+    ]
 
 
 def split_conversation_into_chunks(

@@ -9,9 +9,10 @@ The chunk numbers and transaction numbers of a part are higher than all those of
 rows and documents are added unchanged.
 
 Writer and process exchange lines through pipes. The writer sends JSON: for each part an
-`IndexPartTask`, then lists of keys of entries, then an empty list. The process requests each list
-with an empty line. After the empty list, it completes the catalog, answers with a list of the keys
-that it did not find, completes the keyword index, and writes another empty line.
+`IndexPartTask`, then lists of keys of entries, then an empty list. The process answers with an empty
+line when it has read the entries of a list; the next list is then usually in the pipe. After the empty
+list, it completes the catalog, answers with a list of the keys that it did not find, completes the
+keyword index, and writes another empty line.
 """
 
 from __future__ import annotations
@@ -49,15 +50,23 @@ BYTES_PER_PROCESS = 8_000_000
 
 Starting one takes about as long as indexing a tenth of this.
 """
+USUAL_CONVERSATION_BYTES = 20_000
+"""The assumed size of a conversation whose metadata was not read yet."""
 PROCESSES_MAX = 3
 """At most this many processes help the writer with one refresh."""
-HANDED_OUT_ITEMS, HANDED_OUT_BYTES = 16, 500_000
-"""A process is handed up to this many entries at a time, or fewer if they reach this many bytes."""
+HANDED_OUT_BYTES = 250_000
+"""A process is handed entries of about this many bytes at a time."""
 PART_BYTES_MIN = 2_000_000
 """A process ends a part after half of the bytes that it will probably index from then on.
 
 It does not end a part before this many bytes, unless no entry is left. So the parts become smaller,
-and little is left to add when all entries are indexed.
+and little is left to add when all entries are indexed. The last `RESERVED_BYTES` do not get a part of
+their own.
+"""
+RESERVED_BYTES = 500_000
+"""The writer leaves the last entries, up to this many bytes, to the processes.
+
+Meanwhile, it writes its last batch, commits, and adds the rows of parts.
 """
 CHUNK_NUMBERS_PER_PART, TRANSACTION_NUMBERS_PER_PART = 1 << 28, 1 << 20
 """The distance between the first numbers of two parts, which is more than one refresh can use."""
@@ -81,37 +90,45 @@ class IndexingQueue:
     def __init__(self, items: Sequence[IndexableItem], catalog: CatalogDatabase) -> None:
         self._lock = threading.Lock()
         self._waiting = OrderedDict(enumerate(items))
+        self._waiting_bytes = sum(map(_get_work_size, items))
         self._shared = _list_positions_for_other_processes(items, catalog)
-        self.shared_bytes = sum(items[position].size for position in self._shared)
+        self.shared_bytes = sum(_get_work_size(items[position]) for position in self._shared)
 
-    def __iter__(self) -> Iterator[IndexableItem]:
-        """Take the newest entries, one at a time, until none is left."""
+    def iterate_newest_items(self, *, reserve: int = 0) -> Iterator[IndexableItem]:
+        """Take the newest entries, one at a time. Leave the last ones if they have less than `reserve` bytes in total."""
         while True:
             with self._lock:
-                if not self._waiting:
+                if not self._waiting or self._waiting_bytes < reserve:
                     return
                 _, item = self._waiting.popitem(last=False)
+                self._waiting_bytes -= _get_work_size(item)
             yield item
 
     @property
     def waiting_bytes(self) -> int:
         """The size of the entries that nobody has taken yet."""
-        with self._lock:
-            return sum(item.size for item in self._waiting.values())
+        return self._waiting_bytes
 
     def take_oldest_items(self) -> list[IndexableItem]:
         """Take the next entries for another process; [] if there are none."""
         found: list[IndexableItem] = []
         size = 0
         with self._lock:
-            while self._shared and len(found) < HANDED_OUT_ITEMS and size < HANDED_OUT_BYTES:
+            while self._shared and size < HANDED_OUT_BYTES:
                 item = self._waiting.pop(self._shared.pop(), None)
                 if item is None:  # the writer has taken it, and all newer ones
                     self._shared.clear()
                     break
                 found.append(item)
-                size += item.size
+                size += _get_work_size(item)
+            self._waiting_bytes -= size
         return found
+
+    @property
+    def has_items_for_other_processes(self) -> bool:
+        """Whether `take_oldest_items` would return entries."""
+        with self._lock:
+            return bool(self._shared) and self._shared[-1] in self._waiting
 
     def stop_handing_out_items(self) -> None:
         """Give other processes no further entries."""
@@ -127,14 +144,20 @@ def _list_positions_for_other_processes(
     These are the entries that are not in the catalog yet and are not hidden, because a part has only
     such entries. If all `items` together are too small to be worth another process, return [].
     """
-    if sum(item.size for item in items) < BYTES_PER_PROCESS:
+    if sum(map(_get_work_size, items)) < BYTES_PER_PROCESS:
         return []
     indexed = set(catalog.list_entry_ids())
     return [
         position
         for position, item in enumerate(items)
-        if not getattr(item, "hidden", False) and get_entry_id_of_item(item) not in indexed
+        if not getattr(item, "hidden", False)
+        and not (indexed and get_entry_id_of_item(item) in indexed)
     ]
+
+
+def _get_work_size(item: IndexableItem) -> int:
+    """Return the size of an entry, and 1,000 bytes for the work that does not depend on its size."""
+    return item.size + 1_000
 
 
 def get_entry_id_of_item(item: IndexableItem) -> str:
@@ -146,12 +169,11 @@ def get_entry_id_of_item(item: IndexableItem) -> str:
 class IndexPartTask(NamedTuple):
     """What a process must know to write a part into the directory `folder`.
 
-    `root` is the workspace's root. `language` and `embed_tool_results` are settings, and `fingerprint` is
-    that of the index, which differs if kbtui was updated while the engine is running. Chunk numbers are higher than `chunk_number`, and transaction
-    numbers are higher than `transaction_number`.
+    `language` and `embed_tool_results` are settings, and `fingerprint` is that of the index, which
+    differs if kbtui was updated while the engine is running. Chunk numbers are higher than
+    `chunk_number`, and transaction numbers are higher than `transaction_number`.
     """
 
-    root: str
     language: str
     embed_tool_results: bool
     fingerprint: str
@@ -168,14 +190,17 @@ class IndexPart:
         self.folder = parts_folder / str(number)
         self.items = list(items)
         self.read_count = 0
-        """How many of them the process has read, or did not find. Only the progress uses this number."""
+        """How many of them the process has read. Only the progress uses this number."""
         self.missing_items: list[IndexableItem] = []
         """The items that the process did not find, for example because their files have just been deleted."""
         self.is_catalog_complete = False
         """Whether the part's catalog contains all `items` except `missing_items`."""
         self.is_keyword_index_complete = False
         """Whether the part's keyword index is committed."""
-        self.is_added = False
+        self.has_process_ended = False
+        """Whether the process exited before it finished the part."""
+        self.are_rows_added = False
+        self.are_documents_added = False
 
     @property
     def indexed_items(self) -> list[IndexableItem]:
@@ -195,27 +220,58 @@ class IndexPartProcesses:
         settings: Settings,
         catalog: CatalogDatabase,
         folder: Path,
-        queue: IndexingQueue,
     ) -> None:
         self._workspace, self._settings, self._folder = workspace, settings, folder
-        self._queue = queue
         self._chunk_number = catalog.get_last_chunk_number()
         self._transaction_number = catalog.get_last_transaction_number()
+        self._queue: IndexingQueue
+        self.are_helping = False
+        """Whether there are processes, and entries that they may index."""
         self._lock = threading.Lock()
         self._parts: list[IndexPart] = []
         self._processes: list[subprocess.Popen[bytes]] = []
         self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
-        """Start as many processes as there are entries and cores for."""
         shutil.rmtree(self._folder, ignore_errors=True)  # a killed process may have left parts
-        count = min(
-            PROCESSES_MAX, count_usable_cores() - 1, self._queue.shared_bytes // BYTES_PER_PROCESS
-        )
-        for _ in range(count):
+        return self
+
+    def start_for_first_index(self, size: int) -> None:
+        """If the index is empty, start processes for about `size` bytes.
+
+        They import their modules and list the entries while the writer compares the files with the catalog.
+        """
+        if self._chunk_number == 0:
+            self._start_processes(size)
+
+    def start(self, queue: IndexingQueue) -> None:
+        """Start as many processes as there are entries and cores for, and give them the entries of `queue`."""
+        self._queue = queue
+        self._start_processes(queue.shared_bytes)
+        self.are_helping = bool(self._processes and queue.shared_bytes)
+        for process in self._processes:
+            thread = threading.Thread(
+                target=self._order_parts_until_queue_is_empty,
+                args=(process,),
+                name="index-part",
+                daemon=True,
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    def _start_processes(self, size: int) -> None:
+        """Start processes until there are enough for entries of `size` bytes."""
+        count = min(PROCESSES_MAX, count_usable_cores() - 1, size // BYTES_PER_PROCESS)
+        while len(self._processes) < count:
             try:
                 process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "kbtui.index.index_part_process"],
+                    [
+                        sys.executable,
+                        "-P",
+                        "-m",
+                        "kbtui.index.index_part_process",
+                        str(self._workspace.root),
+                    ],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     # An engine's stderr is its log. On a terminal, output would garble the TUI.
@@ -226,39 +282,36 @@ class IndexPartProcesses:
             except OSError:
                 break  # the system allows no further process, so the writer indexes more entries
             self._processes.append(process)
-        for process in self._processes:
-            thread = threading.Thread(
-                target=self._order_parts_until_queue_is_empty,
-                args=(process,),
-                name="index-part",
-                daemon=True,
-            )
-            self._threads.append(thread)
-            thread.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
         for process in self._processes:
             process.kill()
         for thread in self._threads:
             thread.join()
+        for process in self._processes[len(self._threads) :]:  # `start` was not called
+            with process:
+                pass
         if self._processes:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
-    def were_any_started(self) -> bool:
-        """Whether at least one process was started."""
-        return bool(self._processes)
+    def reserved_bytes(self) -> int:
+        """The size of the last entries, which the writer leaves to the processes; 0 if none of them helps."""
+        return RESERVED_BYTES if self.are_helping else 0
 
     @property
     def added_count(self) -> int:
-        """How many entries are in the parts that were added to the index."""
-        return sum(len(part.indexed_items) for part in self._parts if part.is_added)
+        """How many entries are in the parts whose rows were added to the index."""
+        return sum(len(part.indexed_items) for part in self._parts if part.are_rows_added)
 
     @property
     def read_count(self) -> int:
-        """How many entries the processes have read, or did not find."""
-        return sum(part.read_count for part in self._parts)
+        """How many entries the processes have read, without those that the writer must read again."""
+        return sum(
+            part.read_count
+            for part in self._parts
+            if part.is_catalog_complete or not part.has_process_ended
+        )
 
     @property
     def unindexed_items(self) -> list[IndexableItem]:
@@ -269,36 +322,52 @@ class IndexPartProcesses:
             for item in (part.missing_items if part.is_catalog_complete else part.items)
         ]
 
-    def list_parts_to_add(self) -> list[IndexPart]:
-        """Return the parts that can be added to the index now.
+    def list_parts_with_new_rows(self) -> list[IndexPart]:
+        """Return the parts whose rows can be added to the index now.
 
-        A part can be added only after all parts with lower transaction numbers.
+        These are parts with a complete catalog. The rows of a part can be added only after those of all
+        parts with lower numbers.
         """
-        parts = takewhile(lambda part: part.is_keyword_index_complete, list(self._parts))
-        return [part for part in parts if not part.is_added]
+        settled = takewhile(
+            lambda part: part.is_catalog_complete or part.has_process_ended, list(self._parts)
+        )
+        return [part for part in settled if part.is_catalog_complete and not part.are_rows_added]
 
-    def finish_part_catalogs(self, stop: threading.Event) -> list[IndexPart]:
-        """Give the processes no further entries, and wait until they have completed their catalogs.
+    def list_parts_with_new_documents(self) -> list[IndexPart]:
+        """Return the parts whose rows were added, and whose documents can be added to the index now."""
+        return [
+            part
+            for part in self._parts
+            if part.are_rows_added
+            and part.is_keyword_index_complete
+            and not part.are_documents_added
+        ]
 
-        The wait also ends when the processes have exited or `stop` is set. Returns the parts that have not
-        been added yet and whose catalog is complete.
+    def wait_for_part_catalogs(self, stop: threading.Event) -> Iterator[list[IndexPart]]:
+        """Wait until the processes have completed the catalogs of their parts.
+
+        Meanwhile, yield the parts whose rows can be added. The wait also ends when the processes have
+        exited or `stop` is set.
         """
-        # With the lock, no thread has taken entries for a part that is not in the list yet.
-        with self._lock:
-            self._queue.stop_handing_out_items()
-        while self._is_any_thread_alive and not stop.is_set():
-            if all(part.is_catalog_complete for part in self._parts):
-                break
-            time.sleep(0.005)
-        return [part for part in self._parts if part.is_catalog_complete and not part.is_added]
+        while not stop.is_set():
+            # With the lock, no thread has taken entries for a part that is not in the list yet.
+            with self._lock:
+                is_last = all(
+                    part.is_catalog_complete or part.has_process_ended for part in self._parts
+                ) and not (self._is_any_thread_alive and self._queue.has_items_for_other_processes)
+            if parts := self.list_parts_with_new_rows():
+                yield parts
+            elif is_last:
+                return
+            else:
+                time.sleep(0.005)
 
-    def wait_for_documents(self, parts: list[IndexPart], stop: threading.Event) -> list[IndexPart]:
-        """Wait until `parts` are complete, the processes have exited, or `stop` is set; return the complete parts."""
-        while self._is_any_thread_alive and not stop.is_set():
-            if all(part.is_keyword_index_complete for part in parts):
-                break
+    def wait_for_documents(self, stop: threading.Event) -> None:
+        """Wait until the keyword indexes of all parts are complete, the processes have exited, or `stop` is set."""
+        while not stop.is_set() and not all(
+            part.is_keyword_index_complete or part.has_process_ended for part in self._parts
+        ):
             time.sleep(0.005)
-        return [part for part in parts if part.is_keyword_index_complete]
 
     @property
     def _is_any_thread_alive(self) -> bool:
@@ -308,12 +377,16 @@ class IndexPartProcesses:
         """Make a process write parts until the queue has no further entry for it."""
         assert process.stdin is not None
         assert process.stdout is not None
+        part = None
         try:
             # If the process has exited, writing fails, or its last line is incomplete.
             with contextlib.suppress(OSError, ValueError, _ProcessEndedError):
                 while part := self._make_part():
                     self._order_part(process.stdin, process.stdout, part)
         finally:
+            if part is not None:
+                process.kill()
+                part.has_process_ended = True
             with contextlib.suppress(OSError):
                 process.stdin.close()
             process.stdout.close()
@@ -331,7 +404,6 @@ class IndexPartProcesses:
     def _order_part(self, requests: IO[bytes], answers: IO[bytes], part: IndexPart) -> None:
         """Make a process write a part: its first entries, then more from the queue, until it is large enough."""
         task = IndexPartTask(
-            str(self._workspace.root),
             self._settings.language,
             self._settings.embed_tool_results,
             compute_index_fingerprint(self._settings),
@@ -342,20 +414,25 @@ class IndexPartProcesses:
         _send_line(requests, task)
         room = max(PART_BYTES_MIN, self._queue.waiting_bytes // 2 // (len(self._processes) + 1))
         items = list(part.items)
+        sent = 0
         while items:
-            _expect_empty_line(answers)
-            part.read_count = len(part.items) - len(items)
+            # The process finds the next entries in the pipe, so it need not wait until this thread runs.
             _send_line(requests, [_get_item_key(item) for item in items])
-            room -= sum(item.size for item in items)
-            items = self._queue.take_oldest_items() if room > 0 else []
+            if sent:
+                _expect_empty_line(answers)
+                part.read_count = sent
+            sent = len(part.items)
+            room -= sum(map(_get_work_size, items))
+            is_end_near = self._queue.waiting_bytes <= RESERVED_BYTES
+            items = self._queue.take_oldest_items() if room > 0 or is_end_near else []
             part.items += items
-        _expect_empty_line(answers)
         _send_line(requests, [])
+        _expect_empty_line(answers)
         if not (line := answers.readline()):
             raise _ProcessEndedError
         missing = {tuple(key) for key in json.loads(line)}
         part.missing_items = [item for item in part.items if _get_item_key(item) in missing]
-        part.read_count = len(part.items)
+        part.read_count = len(part.indexed_items)
         part.is_catalog_complete = True
         _expect_empty_line(answers)
         part.is_keyword_index_complete = True
@@ -384,47 +461,47 @@ def _send_line(stream: IO[bytes], value: object) -> None:
 
 def write_index_parts() -> None:
     """Write the parts that standard input asks for. Entries that are gone or now hidden are left out and reported."""
-    from kbtui.conversations.conversation_repository import list_conversations
+    from kbtui.conversations.conversation_repository import (
+        ConversationTitles,
+        find_stored_conversations,
+    )
     from kbtui.knowledge import load_knowledge
 
     # What libraries print goes to stderr, so that it does not mix with the answers.
     answers, received = os.fdopen(os.dup(1), "wb"), sys.stdin.buffer
     os.dup2(2, 1)
-    indexer: EntryIndexer | None = None
+    workspace = open_workspace_at_root(Path(sys.argv[1]))
+    knowledge = load_knowledge(workspace)
+    conversations = {one.id: one for one in find_stored_conversations(workspace)}
+    titles = ConversationTitles(conversations.values())
+    indexer = EntryIndexer(workspace, knowledge, titles, threading.Event())
 
     def find_item(topic_or_id: str, slug: str | None = None) -> IndexableItem | None:
         if slug is None:
-            return conversations.get(topic_or_id)
+            stored = conversations.get(topic_or_id)
+            return None if stored is None else stored.read_conversation_info()
         subject = knowledge.find_subject(topic_or_id, slug)
         return None if subject is None or subject.hidden else subject
 
-    def request_items(missing: list[list[str]]) -> Iterator[IndexableItem]:
-        while True:
-            answers.write(b"\n")
-            answers.flush()
-            if not (keys := json.loads(received.readline())):
-                return
+    def receive_items(missing: list[list[str]]) -> Iterator[IndexableItem]:
+        while keys := json.loads(received.readline()):
             for key in keys:
                 if item := find_item(*key):
                     yield item
                 else:
                     missing.append(key)
+            answers.write(b"\n")
+            answers.flush()
 
     while line := received.readline():
         task = IndexPartTask(*json.loads(line))
         settings = Settings(language=task.language, embed_tool_results=task.embed_tool_results)
         if compute_index_fingerprint(settings) != task.fingerprint:
             sys.exit("the running engine has another version of the index")
-        storage = CatalogAndKeywordIndexWriter(Path(task.folder), settings)
+        storage = CatalogAndKeywordIndexWriter(Path(task.folder), settings, has_hidden=False)
         storage.catalog.prepare_for_part(task.chunk_number, task.transaction_number)
-        if indexer is None:
-            workspace = open_workspace_at_root(Path(task.root))
-            knowledge = load_knowledge(workspace)
-            conversations = {info.id: info for info in list_conversations(workspace, counts=False)}
-            titles = {info.id: info.name for info in conversations.values()}
-            indexer = EntryIndexer(workspace, knowledge, titles, threading.Event())
         missing: list[list[str]] = []
-        for _ in indexer.index_entries(request_items(missing), storage):
+        for _ in indexer.index_entries(receive_items(missing), storage):
             pass
         _send_line(answers, missing)
         storage.commit_index_part()

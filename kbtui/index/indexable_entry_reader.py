@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
 from kbtui.file_reading_and_writing import format_inode_size_and_mtime, get_inode_size_and_mtime
 from kbtui.index.chunk_splitter import (
-    add_chunk_ids,
+    make_chunk_ids,
     split_conversation_into_chunks,
     split_subject_into_chunks,
 )
@@ -26,7 +27,8 @@ from kbtui.index.entry_and_chunk_data_types import (
 from kbtui.knowledge.front_matter import split_front_matter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections import Counter
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kbtui.conversations.conversation_data_types import (
         Conversation,
@@ -49,7 +51,8 @@ class IndexableEntryOrPart:
     """An entry, or a part of an entry, that is ready to be written to the index.
 
     * `first_ordinal` is the position in the entry at which `chunks` begin.
-    * `conversation` contains the turns of this part, which follow turn number `after_turn`.
+    * `conversation` contains the turns of this part, which follow turn number `after_turn`. It is None for
+      a subject, and after the citations and the usage were extracted.
     * The first `after_call` calls in the first of these turns belong to earlier parts.
     * `mark` says where reading resumes after this part.
     * `citations` and `usage` are rows of the catalog's tables with these names.
@@ -117,8 +120,7 @@ def _read_subject_entry_or_raise(subject: Subject, entry: CatalogEntry) -> Index
     text = split_front_matter(whole)
     digests = ComparableSubjectText(whole, subject.relative).digests
     entry = _add_front_matter_and_digests(entry, text, digests)
-    chunks = split_subject_into_chunks(entry.id, text)
-    return IndexableEntryOrPart(entry, add_vector_hashes(entry, chunks))
+    return IndexableEntryOrPart(entry, complete_chunks(entry, split_subject_into_chunks(text)))
 
 
 def describe_indexing_error(error: Exception) -> str:
@@ -219,27 +221,41 @@ def find_neighbours_embedded_with_chunk(chunks: list[Chunk], position: int) -> l
     return found
 
 
-def add_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
-    """Return `chunks`, with `vector_hash` set in each chunk that is to be embedded.
+def complete_chunks(
+    entry: CatalogEntry,
+    chunks: list[Chunk],
+    *,
+    indexed: Sequence[Chunk] = (),
+    first: int = 0,
+    seen: Counter[str] | None = None,
+) -> list[Chunk]:
+    """Return new chunks of an entry with ids, ordinals (positions in the entry) and vector hashes.
 
-    Chunks before index `first` are not changed.
+    `indexed` are the last chunks that the entry already has. The result is `indexed[first:]` with new
+    vector hashes, followed by `chunks`. `seen` says how often the text of each of `chunks` occurs in
+    chunks that the entry already has. A chunk that is not to be embedded has no vector hash.
     """
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
-    ids = [chunk.id for chunk in chunks]
-    hashed = chunks[:first]
-    for position, chunk in enumerate(chunks[first:], first):
-        if not chunk.embed:
-            hashed.append(chunk)
-            continue
-        # Hash the ids instead of the texts from which they are computed. Some of these chunks may be
-        # too long to be embedded as neighbours. If only such a chunk changes, the hash changes, too,
-        # but the vector is taken from the cache.
-        around = " ".join(ids[max(0, position - NEIGHBOURS) : position + NEIGHBOURS + 1])
-        made = f"{common}\0{around}\0{chunk.role}\0{chunk.timestamp}"
-        digest = blake2b(made.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        fields = (*chunk[:_HASH_POSITION], digest, *chunk[_HASH_POSITION + 1 :])
-        hashed.append(tuple.__new__(Chunk, fields))
-    return hashed
+    ids = [chunk.id for chunk in indexed]
+    ids += make_chunk_ids(entry.id, chunks, seen)
+    ordinal = indexed[first].ordinal if first < len(indexed) else 0
+    make_tuple = tuple.__new__
+    completed = []
+    for position, chunk in enumerate(chain(indexed[first:], chunks), first):
+        digest = None
+        if chunk.embed:
+            # Hash the ids instead of the texts from which they are computed. Some of these chunks may be
+            # too long to be embedded as neighbours. If only such a chunk changes, the hash changes, too,
+            # but the vector is taken from the cache.
+            around = " ".join(ids[max(0, position - NEIGHBOURS) : position + NEIGHBOURS + 1])
+            made = f"{common}\0{around}\0{chunk.role}\0{chunk.timestamp}"
+            digest = blake2b(made.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        # `_replace` takes eight times as long, and calling `Chunk` a third longer.
+        rest = chunk[_HASH_POSITION + 1 :]
+        fields = (ids[position], chunk[1], ordinal, *chunk[3:_HASH_POSITION], digest, *rest)
+        completed.append(make_tuple(Chunk, fields))
+        ordinal += 1
+    return completed
 
 
 _HASH_POSITION = Chunk._fields.index("vector_hash")
@@ -388,10 +404,8 @@ def _make_conversation_entry_part(
         around = catalog.list_entry_chunks(entry.id, first, count)
         texts = {chunk.text for chunk in new_chunks}
         seen = catalog.count_repeats_of_chunk_texts(texts, entry.id, count)
-    new_chunks = add_chunk_ids(entry.id, new_chunks, first=count, seen=seen)
-    chunks = [*around, *new_chunks]
-    cut = len(around) - rewritten
-    chunks = add_vector_hashes(entry, chunks, first=cut)
+    first = len(around) - rewritten
+    chunks = complete_chunks(entry, new_chunks, indexed=around, first=first, seen=seen)
     if chunks and chunks[-1].timestamp:
         changed = max(known.latest, *(chunk.timestamp or 0.0 for chunk in chunks))
         entry = entry._replace(changed=changed)
@@ -418,7 +432,7 @@ def _make_conversation_entry_part(
             )
     entry_part = IndexableEntryOrPart(
         entry,
-        chunks[cut:],
+        chunks,
         count - rewritten,
         segment.conversation,
         segment.start.turns if segment.start else 0,

@@ -216,12 +216,13 @@ class _TantivyWriter:
         self._writer.delete_documents_by_term("entry", entry_id)
         self.has_uncommitted_changes = True
 
-    def write_watermark(self, watermark: int) -> None:
-        """Replace the watermark document, which contains the catalog's transaction number."""
+    def write_watermark(self, complete: int, last: int) -> None:
+        """Replace the watermark document."""
         self._writer.delete_documents_by_term("entry", _WATERMARK)
         document = tantivy.Document()
         document.add_text("entry", _WATERMARK)
-        document.add_unsigned("watermark", watermark)
+        document.add_unsigned("watermark", complete)
+        document.add_unsigned("watermark", last)
         self._writer.add_document(document)
 
     def commit(self) -> None:
@@ -307,30 +308,38 @@ class KeywordIndexWriter:
         """Whether there is something to commit."""
         return self._writer.has_uncommitted_changes
 
-    def read_catalog_watermark(self) -> int:
-        """Return the catalog's transaction number at the last commit, or 0 if the index is new."""
+    def read_catalog_watermark(self) -> tuple[int, int]:
+        """Return two transaction numbers of the catalog at the last commit; both are 0 if the index is new.
+
+        The index contains all documents up to the first transaction, and no document of a transaction
+        after the second.
+        """
         searcher = self._writer.reload()
         query = tantivy.Query.term_query(self._writer.schema, "entry", _WATERMARK)
         hits = searcher.search(query, limit=1, count=False).hits
-        return int(searcher.doc(hits[0][1])["watermark"][0]) if hits else 0
+        numbers = searcher.doc(hits[0][1])["watermark"] if hits else [0]
+        return int(numbers[0]), int(numbers[-1])
 
-    def replace_entry_documents(self, entry: CatalogEntry, chunks: list[Chunk]) -> None:
-        """Replace all documents of an entry."""
+    def replace_entry_documents(
+        self, entry: CatalogEntry, chunks: Sequence[Chunk], numbers: Sequence[int]
+    ) -> None:
+        """Replace all documents of an entry. `numbers` are the numbers of the chunks."""
         self.remove_entry(entry.id)
-        self._add_chunk_documents(entry, chunks)
+        self.add_chunk_documents(entry, chunks, numbers)
 
-    def update_chunk_documents(self, entry: CatalogEntry, written: EntryChunksWriteResult) -> None:
+    def update_chunk_documents(
+        self, entry: CatalogEntry, chunks: Sequence[Chunk], written: EntryChunksWriteResult
+    ) -> None:
         """Write the documents of an entry's changed chunks, and delete those of its removed chunks.
 
         Call this only if the entry is in the index and nothing except its chunks has changed.
         """
-        chunks = written.chunks
         # A chunk without a time of its own has the entry's time, which has changed.
         changed = {at for at, chunk in enumerate(chunks) if not chunk.timestamp}
         changed.update(written.changed)
-        numbers = [*written.gone, *(chunks[at].number for at in changed)]
-        self._writer.delete_chunk_documents(numbers)
-        self._add_chunk_documents(entry, [chunks[at] for at in sorted(changed)])
+        numbers = [written.numbers[at] for at in sorted(changed)]
+        self._writer.delete_chunk_documents([*written.gone, *numbers])
+        self.add_chunk_documents(entry, [chunks[at] for at in sorted(changed)], numbers)
 
     def remove_all_entries(self) -> None:
         """Remove all documents from the index."""
@@ -341,9 +350,12 @@ class KeywordIndexWriter:
         if self._writer.has_entry(entry_id):
             self._writer.remove_entry(entry_id)
 
-    def commit_with_watermark(self, watermark: int) -> None:
-        """Commit, and store the catalog's transaction number in the index as `watermark`."""
-        self._writer.write_watermark(watermark)
+    def commit_with_watermark(self, last: int, *, complete: int | None = None) -> None:
+        """Commit, and store the number of the catalog's last transaction in the index.
+
+        If documents are missing, `complete` is the number of the last transaction before them.
+        """
+        self._writer.write_watermark(last if complete is None else complete, last)
         self._writer.commit()
         self._writer.reload()
 
@@ -384,11 +396,14 @@ class KeywordIndexWriter:
             if give_up():
                 self._writer.rollback()
                 return False
-            self._add_chunk_documents(entry, chunks)
+            self.add_chunk_documents(entry, chunks, [chunk.number for chunk in chunks])
         self.commit_with_watermark(watermark)
         return True
 
-    def _add_chunk_documents(self, entry: CatalogEntry, chunks: Sequence[Chunk]) -> None:
+    def add_chunk_documents(
+        self, entry: CatalogEntry, chunks: Sequence[Chunk], numbers: Sequence[int]
+    ) -> None:
+        """Add documents of an entry's chunks, which must not have any yet. `numbers` are the numbers of the chunks."""
         if not chunks:
             return
         first_place = compute_place_number_of_first_passage_in_entry(entry.id)
@@ -410,7 +425,7 @@ class KeywordIndexWriter:
                 common.add_text(field, text)
         body_fields = ("body", *self._others)
         add_document = self._writer.get_document_adder(entry.id)
-        for chunk in chunks:
+        for chunk, number in zip(chunks, numbers, strict=True):
             body = normalize_unicode(chunk.text)
             document = copy(common)
             for field in body_fields:
@@ -428,7 +443,7 @@ class KeywordIndexWriter:
                 ):
                     document.add_text("arg", term)
             place = compute_passage_place_number(first_place, chunk.ordinal)
-            document.add_unsigned("chunk", chunk.number)
+            document.add_unsigned("chunk", number)
             document.add_unsigned("place", place)
             document.add_unsigned("block", get_passage_block_of_place(place))
             # The text of tool calls and their results does not count for the passages around them.

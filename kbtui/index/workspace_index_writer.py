@@ -7,18 +7,23 @@ import shutil
 import threading
 import time
 from dataclasses import dataclass, field
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.catalog_and_keyword_indexer import CatalogAndKeywordIndexWriter, EntryIndexer
-from kbtui.index.index_part_process import IndexingQueue, IndexPartProcesses
+from kbtui.index.index_part_process import (
+    USUAL_CONVERSATION_BYTES,
+    IndexingQueue,
+    IndexPartProcesses,
+)
 from kbtui.index.indexable_entry_reader import make_subject_change_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from kbtui.conversations.formats.conversation_format import StoredConversation
     from kbtui.index.catalog_and_keyword_indexer import IndexableItem
     from kbtui.index.index_part_process import IndexPart
     from kbtui.knowledge import KnowledgeBase
@@ -151,8 +156,26 @@ class WorkspaceIndexWriter:
         # A problem with a single key does not make the whole file unreadable.
         unreadable = (str(problem) for problem in knowledge.problems if problem.key is None)
         self.configuration_problem = next(unreadable, None)
+        with IndexPartProcesses(
+            self.workspace, self.settings, self.catalog, self.folder / "parts"
+        ) as processes:
+            changes = self._find_and_index_changed_entries(knowledge, processes, retry)
+        if not self._stop.is_set() and not changes.is_unfinished:
+            self.storage.activate_new_generation()
+        return changes
+
+    def _find_and_index_changed_entries(
+        self, knowledge: KnowledgeBase, processes: IndexPartProcesses, retry: bool
+    ) -> IndexRefreshChanges:
+        from kbtui.conversations.conversation_repository import (
+            ConversationTitles,
+            find_stored_conversations,
+        )
+
+        stored = find_stored_conversations(self.workspace)
+        processes.start_for_first_index(USUAL_CONVERSATION_BYTES * len(stored))
         try:
-            subjects, conversations, gone = self._find_changed_entries(knowledge, retry)
+            subjects, conversations, gone = self._find_changed_entries(knowledge, stored, retry)
         except _IndexRefreshStoppedError:
             return IndexRefreshChanges(is_unfinished=True)
         changes = IndexRefreshChanges()
@@ -164,9 +187,9 @@ class WorkspaceIndexWriter:
             self.storage.commit_keyword_indexes()
             changes.knowledge = True
         if gone or subjects or conversations:
-            self._index_changed_entries(gone, subjects, conversations, knowledge, changes)
-        if not self._stop.is_set() and not changes.is_unfinished:
-            self.storage.activate_new_generation()
+            titles = ConversationTitles(stored)
+            indexer = EntryIndexer(self.workspace, knowledge, titles, self._stop)
+            self._index_changed_entries(gone, subjects, conversations, indexer, processes, changes)
         return changes
 
     def rewrite_indexes_with_many_replaced_documents(self, limit: int | None = None) -> int:
@@ -185,11 +208,9 @@ class WorkspaceIndexWriter:
         return count
 
     def _find_changed_entries(
-        self, knowledge: KnowledgeBase, retry: bool
-    ) -> tuple[list[Subject], set[str], list[str]]:
-        """Return the changed subjects, the ids of changed conversations, and the ids of entries whose files are gone."""
-        from kbtui.conversations.conversation_repository import list_conversation_change_signatures
-
+        self, knowledge: KnowledgeBase, stored: list[StoredConversation], retry: bool
+    ) -> tuple[list[Subject], list[StoredConversation], list[str]]:
+        """Return the changed subjects, the changed conversations, and the ids of entries whose files are gone."""
         again = self.catalog.list_unreadable_entry_ids() if retry else frozenset()
         signatures = self._iterate_until_stopped(self.catalog.list_entry_signatures())
         states = {(group, slug): (id_, state) for group, slug, id_, state in signatures}
@@ -202,12 +223,11 @@ class WorkspaceIndexWriter:
             known = states.pop((subject.topic, subject.slug), None)
             if has_file_changed(known, make_subject_change_signature(subject)):
                 subjects.append(subject)
-        found = list_conversation_change_signatures(self.workspace).items()
-        conversations = {
-            conversation
-            for conversation, state in self._iterate_until_stopped(found)
-            if has_file_changed(states.pop((conversation, None), None), state)
-        }
+        conversations = [
+            one
+            for one in self._iterate_until_stopped(stored)
+            if has_file_changed(states.pop((one.id, None), None), one.signature)
+        ]
         return subjects, conversations, [entry_id for entry_id, _ in states.values()]
 
     def _iterate_until_stopped(self, items: Iterable[ComparedItem]) -> Iterator[ComparedItem]:
@@ -222,17 +242,14 @@ class WorkspaceIndexWriter:
         self,
         gone: list[str],
         subjects: list[Subject],
-        conversations: set[str],
-        knowledge: KnowledgeBase,
+        conversations: list[StoredConversation],
+        indexer: EntryIndexer,
+        processes: IndexPartProcesses,
         changes: IndexRefreshChanges,
     ) -> None:
         """Remove the entries with the ids `gone`, and index `subjects` and `conversations`."""
-        from kbtui.conversations.conversation_repository import list_conversations
-
-        # Read the metadata of conversations only if a conversation has changed.
-        infos = list_conversations(self.workspace, counts=False) if conversations else []
         subjects.sort(key=lambda subject: -subject.mtime_ns)
-        changed = [info for info in infos if info.id in conversations]
+        changed = [one.read_conversation_info() for one in conversations]
         changed.sort(key=lambda info: info.updated_at or info.created_at, reverse=True)
         # Alternate between subjects and conversations, so that the newest of both are soon searchable.
         pairs = zip_longest(subjects, changed)
@@ -244,89 +261,108 @@ class WorkspaceIndexWriter:
             else:
                 changes.knowledge = True
                 changes.subjects.append(f"{entry.topic}/{entry.slug}")
-        self._index_items(work, knowledge, {info.id: info.name for info in infos}, changes)
+        self._index_items(work, indexer, processes, changes)
 
     def _index_items(
         self,
         work: list[IndexableItem],
-        knowledge: KnowledgeBase,
-        titles: dict[str, str],
+        indexer: EntryIndexer,
+        processes: IndexPartProcesses,
         changes: IndexRefreshChanges,
     ) -> None:
-        """Index `work`, newest first. If there is much of it, other processes help."""
+        """Index `work`, newest first. If there is much of it, `processes` help."""
         began = committed = time.monotonic()
         pause = COMMIT_SECONDS
         queue = IndexingQueue(work, self.catalog)
-        indexer = EntryIndexer(self.workspace, knowledge, titles, self._stop)
-        folder = self.folder / "parts"
         self._on_progress(IndexProgress("keywords", 0, len(work)))
-        with IndexPartProcesses(
-            self.workspace, self.settings, self.catalog, folder, queue
-        ) as processes:
-            patience = (
-                PATIENCE_SECONDS_WITH_PROCESSES if processes.were_any_started else PATIENCE_SECONDS
-            )
-            items = _note_changed_items(self._iterate_items(queue, processes, changes), changes)
-            for done in indexer.index_entries(items, self.storage):
-                self._add_parts(processes, processes.list_parts_to_add(), changes)
-                all_done = min(done + processes.read_count, len(work))
-                self._on_progress(IndexProgress("keywords", all_done, len(work)))
-                now = time.monotonic()
-                if now - committed > pause:
-                    self.storage.commit_keyword_indexes()
-                    committed, pause = now, min(pause * 2, COMMIT_SECONDS_MAX)
-                if now - began > patience and all_done < len(work) and self._should_yield():
-                    changes.is_unfinished = True
-                    break
-            self._add_parts(processes, processes.finish_part_catalogs(self._stop), changes)
-            all_done = done + processes.added_count
-        self.storage.commit_keyword_indexes()
+        processes.start(queue)
+        patience = PATIENCE_SECONDS_WITH_PROCESSES if processes.are_helping else PATIENCE_SECONDS
+        for done in self._index_queue(indexer, queue, processes, changes):
+            self._add_rows_of_parts(processes.list_parts_with_new_rows(), changes)
+            all_done = min(done + processes.read_count, len(work))
+            self._on_progress(IndexProgress("keywords", all_done, len(work)))
+            now = time.monotonic()
+            if now - committed > pause:
+                self._commit_and_add_documents_of_parts(processes)
+                committed, pause = now, min(pause * 2, COMMIT_SECONDS_MAX)
+            if now - began > patience and all_done < len(work) and self._should_yield():
+                changes.is_unfinished = True
+                queue.stop_handing_out_items()
+                break
+        for parts in processes.wait_for_part_catalogs(self._stop):
+            self._add_rows_of_parts(parts, changes)
+        all_done = done + processes.added_count
+        processes.wait_for_documents(self._stop)
+        if self._stop.is_set():
+            self.storage.commit_keyword_indexes()
+        else:
+            self._commit_and_add_documents_of_parts(processes)
+            self.storage.make_missing_documents_of_parts()
         self._on_progress(IndexProgress("keywords", all_done, len(work)))
 
-    def _iterate_items(
-        self, queue: IndexingQueue, processes: IndexPartProcesses, changes: IndexRefreshChanges
-    ) -> Iterator[IndexableItem]:
-        """Yield what other processes leave, and at last the entries that they were given and did not index."""
-        yield from queue
-        self._add_parts(processes, processes.finish_part_catalogs(self._stop), changes)
-        # If an error in one of these entries ended a process, indexing the entry here raises the error again.
-        yield from processes.unindexed_items
+    def _index_queue(
+        self,
+        indexer: EntryIndexer,
+        queue: IndexingQueue,
+        processes: IndexPartProcesses,
+        changes: IndexRefreshChanges,
+    ) -> Iterator[int]:
+        """Index what other processes leave, and at last the entries that they were given and did not index.
 
-    def _add_parts(
-        self, processes: IndexPartProcesses, parts: list[IndexPart], changes: IndexRefreshChanges
-    ) -> None:
-        """Add parts that other processes have written."""
+        After each batch, yield how many of these entries are done.
+        """
+        done = 0
+        items = queue.iterate_newest_items(reserve=processes.reserved_bytes)
+        for done in indexer.index_entries(_note_changed_items(items, changes), self.storage):
+            yield done
+        if processes.are_helping and not self._stop.is_set():
+            self._commit_and_add_documents_of_parts(processes)
+            for parts in processes.wait_for_part_catalogs(self._stop):
+                self._add_rows_of_parts(parts, changes)
+            # If an error in one of these entries ended a process, indexing the entry here raises the error again.
+            items = chain(queue.iterate_newest_items(), processes.unindexed_items)
+            for done_now in indexer.index_entries(
+                _note_changed_items(items, changes), self.storage
+            ):
+                yield done + done_now
 
-        def wait_for_documents() -> list[Path] | None:
-            complete = processes.wait_for_documents(parts, self._stop)
-            if len(complete) < len(parts) and self._stop.is_set():
-                return None
-            return [part.folder for part in complete]
+    def _add_rows_of_parts(self, parts: list[IndexPart], changes: IndexRefreshChanges) -> None:
+        """Add the rows of parts that other processes have written."""
+        if parts and not self._stop.is_set():
+            self.storage.add_rows_of_parts([part.folder for part in parts])
+            for part in parts:
+                part.are_rows_added = True
+                for item in part.indexed_items:
+                    _note_changed_item(item, changes)
 
-        if not parts or self._stop.is_set():
+    def _commit_and_add_documents_of_parts(self, processes: IndexPartProcesses) -> None:
+        """Commit the keyword indexes, with the documents of all parts that have some to add."""
+        if not (parts := processes.list_parts_with_new_documents()):
+            self.storage.commit_keyword_indexes()
             return
-        self.storage.add_index_parts([part.folder for part in parts], wait_for_documents)
+        self.storage.add_documents_of_parts([part.folder for part in parts])
         for part in parts:
-            part.is_added = True
-            for _ in _note_changed_items(part.indexed_items, changes):
-                pass
-            if part.is_keyword_index_complete:  # otherwise, the process may still write
-                shutil.rmtree(part.folder, ignore_errors=True)
+            part.are_documents_added = True
+            shutil.rmtree(part.folder, ignore_errors=True)
 
 
 def _note_changed_items(
     items: Iterable[IndexableItem], changes: IndexRefreshChanges
 ) -> Iterator[IndexableItem]:
     """Yield the items, and add each of them to `changes` before."""
+    for item in items:
+        _note_changed_item(item, changes)
+        yield item
+
+
+def _note_changed_item(item: IndexableItem, changes: IndexRefreshChanges) -> None:
     from kbtui.conversations.conversation_data_types import ConversationInfo
 
-    for item in items:
-        if isinstance(item, ConversationInfo):
-            changes.conversations.append(item.id)
-        else:
-            changes.knowledge = True
-            changes.subjects.append(f"{item.topic}/{item.slug}")
-        yield item
+    if isinstance(item, ConversationInfo):
+        changes.conversations.append(item.id)
+    else:
+        changes.knowledge = True
+        changes.subjects.append(f"{item.topic}/{item.slug}")
 
 
 def _iterate_enabled_subjects(knowledge: KnowledgeBase) -> Iterator[Subject]:

@@ -29,9 +29,9 @@ from kbtui.conversations.formats.published_library_conversation_format import (
 )
 from kbtui.conversations.workspace_and_worktree_directories import list_workspace_and_worktree_paths
 from kbtui.errors import KbtuiError
-from kbtui.index.chunk_splitter import add_chunk_ids, split_conversation_into_chunks
+from kbtui.index.chunk_splitter import split_conversation_into_chunks
 from kbtui.index.entry_and_chunk_data_types import CatalogEntry, hash_embedded_text, make_subject_id
-from kbtui.index.indexable_entry_reader import add_vector_hashes, read_subject_entry
+from kbtui.index.indexable_entry_reader import complete_chunks, read_subject_entry
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.subject_files import read_subject_text
 from kbtui.light_named_tuple import NamedTuple
@@ -423,5 +423,5 @@ def _add_conversation_if_publishable(
         changed=info.last_activity_at.timestamp(),
     )
     split = split_conversation_into_chunks(masked, embed_tool_results=settings.embed_tool_results)
-    chunks = add_vector_hashes(entry, add_chunk_ids(info.id, list(split)))
+    chunks = complete_chunks(entry, list(split))
     found.add_entry(EntryFileToPublish(key, data), entry, chunks)

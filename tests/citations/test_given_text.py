@@ -92,7 +92,7 @@ def test_a_passage_of_a_search_is_only_marked_if_the_subject_no_longer_has_its_t
 ) -> None:
     with TemporaryDirectory() as root:
         knowledge = load(Path(root), "a.md", then)
-        for chunk in split_subject_into_chunks("s", split_front_matter(then)):
+        for chunk in split_subject_into_chunks(split_front_matter(then)):
             header = f"[entry {make_subject_id('guide', 'a')} · chunk c · score 1.0] A"
             result = f"Sources: guide/a\n\n{header}\n{indent_lines_that_look_like_citation_headers(chunk.text)}"
             states = [

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbtui.index.catalog_database import CatalogDatabase
-from kbtui.index.chunk_splitter import add_chunk_ids
 from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
+from kbtui.index.indexable_entry_reader import complete_chunks
 
 TEXTS = st.text(
     alphabet=st.one_of(st.characters(), st.sampled_from("\0\ud800é日\n'")), min_size=1, max_size=30
@@ -57,12 +57,12 @@ def test_a_catalog_that_was_only_written_to_is_not_damaged(
         closing(CatalogDatabase(Path(folder, "c"), write=True)) as catalog,
     ):
         for entry, chunks, mark in states:
-            chunks = add_chunk_ids(entry.id, chunks)
+            chunks = complete_chunks(entry, chunks)
             with catalog.open_write_transaction() as seq:
                 written = catalog.write_entry_and_chunks(entry, chunks, seq, mark=mark)
             assert catalog.find_catalog_damage() is None
             held = [chunk.number for chunk in catalog.list_entry_chunks("s1")]
-            assert held == [chunk.number for chunk in written.chunks]
+            assert held == written.numbers
 
 
 def test_the_number_of_a_chunk_that_is_gone_is_given_to_no_other(tmp_path: Path) -> None:
@@ -71,10 +71,10 @@ def test_the_number_of_a_chunk_that_is_gone_is_given_to_no_other(tmp_path: Path)
         # Opened again, so that only the file can know the numbers.
         catalog = CatalogDatabase(tmp_path / "catalog.sqlite", write=True)
         entry = CatalogEntry("s1", "subject", "Title", "sign", "/there", "note")
-        chunks = add_chunk_ids("s1", [Chunk("", text, 0), Chunk("", f"{text} more", 0)])
+        chunks = complete_chunks(entry, [Chunk("", text, 0), Chunk("", f"{text} more", 0)])
         with catalog.open_write_transaction() as seq:
             written = catalog.write_entry_and_chunks(entry, chunks, seq)
-        numbers += [chunk.number for chunk in written.chunks]
+        numbers += written.numbers
         with catalog.open_write_transaction() as seq:
             catalog.remove_entry("s1", seq)
         assert catalog.find_catalog_damage() is None

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kbtui.conversations.conversation_data_types import ConversationEvent, format_event_text
 from kbtui.index.chunk_splitter import (
     MAX_CHUNK_SIZE,
-    add_chunk_ids,
     count_weighted_characters,
+    make_chunk_ids,
     split_subject_into_chunks,
     split_text_into_chunks,
 )
@@ -131,7 +131,7 @@ def test_text_without_spaces_is_cut_after_its_full_stops_and_counts_for_more() -
 
 def test_front_matter_is_left_out_and_lines_still_count_from_the_top() -> None:
     text = "---\ntitle: Words\ntags: [a]\n---\n\n# Heading\n\nBody.\n"
-    (chunk,) = split_subject_into_chunks("s1", split_front_matter(text))
+    (chunk,) = split_subject_into_chunks(split_front_matter(text))
     assert chunk.text == "# Heading\n\nBody."
     assert chunk.lines == (6, 8)
 
@@ -146,7 +146,7 @@ def test_front_matter_is_left_out_and_lines_still_count_from_the_top() -> None:
     ids=["no end", "no YAML", "no table"],
 )
 def test_what_only_looks_like_front_matter_is_found_as_text(text: str) -> None:
-    chunks = split_subject_into_chunks("s1", split_front_matter(text))
+    chunks = split_subject_into_chunks(split_front_matter(text))
     assert " ".join(text.split()) == " ".join(" ".join(chunk.text for chunk in chunks).split())
     assert chunks[0].lines
     assert chunks[0].lines[0] == 1
@@ -166,18 +166,16 @@ def test_the_reader_shows_as_text_what_the_index_finds(head: str) -> None:
         if isinstance(block, MarkdownReaderBlock | VerbatimTextReaderBlock)
     ]
     shown = " ".join(text[block.start : block.end] for block in blocks)
-    found = " ".join(
-        chunk.text for chunk in split_subject_into_chunks("s", split_front_matter(text))
-    )
+    found = " ".join(chunk.text for chunk in split_subject_into_chunks(split_front_matter(text)))
     assert shown.split() == found.split()
 
 
 def test_an_id_is_made_from_entry_text_and_its_place_among_equal_texts() -> None:
-    one = [chunk.id for chunk in add_chunk_ids("s1", [Chunk("", "same", 0), Chunk("", "same", 0)])]
-    other = [chunk.id for chunk in add_chunk_ids("s2", [Chunk("", "same", 0)])]
-    moved = add_chunk_ids("s1", [Chunk("", "new", 0), Chunk("", "same", 0), Chunk("", "same", 0)])
+    one = make_chunk_ids("s1", [Chunk("", "same", 0), Chunk("", "same", 0)])
+    other = make_chunk_ids("s2", [Chunk("", "same", 0)])
+    moved = make_chunk_ids("s1", [Chunk("", "new", 0), Chunk("", "same", 0), Chunk("", "same", 0)])
     assert len({*one, *other}) == 3
-    assert [chunk.id for chunk in moved[1:]] == one
+    assert moved[1:] == one
 
 
 def test_the_text_of_a_call_is_its_name_and_its_arguments_by_line() -> None:

@@ -91,10 +91,10 @@ def test_a_subject_that_cannot_be_read_leaves_the_others(
 ) -> None:
     original = indexable_entry_reader.split_subject_into_chunks
 
-    def fail(entry_id: str, text: FrontMatterAndBody) -> list[Chunk]:
+    def fail(text: FrontMatterAndBody) -> list[Chunk]:
         if text.title == "LanceDB":
             raise RecursionError("too deep")
-        return original(entry_id, text)
+        return original(text)
 
     monkeypatch.setattr(indexable_entry_reader, "split_subject_into_chunks", fail)
     refresh(built)
@@ -307,6 +307,17 @@ def test_a_rebuild_reads_a_file_that_looks_unchanged(built: Builder) -> None:
     assert (path.stat().st_size, path.stat().st_ino) == (status.st_size, status.st_ino)
     refresh(built, rebuild=True)
     assert found(built, "uproots") == ["guide/start:1-3"]
+
+
+def test_an_empty_subject_is_indexed_too(built: Builder) -> None:
+    built.subject("guide/nothing.md", "")
+    changed = refresh(built).subjects
+    assert "guide/nothing" in changed
+    assert found(built, "title:nothing") == []
+    built.subject("guide/start.md", "")
+    assert refresh(built).subjects == ["guide/start"]
+    assert found(built, "install program") == []
+    assert not refresh(built)
 
 
 @pytest.mark.parametrize("damage", ["catalog", "lexical", "hidden", "meta", "empty-catalog"])

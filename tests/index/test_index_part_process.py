@@ -31,6 +31,8 @@ needs_two_cores = pytest.mark.skipif(
 def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
     """A workspace that is large enough for the writer to start one other process."""
     monkeypatch.setattr(index_part_process, "BYTES_PER_PROCESS", 20_000)
+    monkeypatch.setattr(index_part_process, "HANDED_OUT_BYTES", 2_000)
+    monkeypatch.setattr(index_part_process, "RESERVED_BYTES", 2_000)
     monkeypatch.setattr(index_part_process, "PROCESSES_MAX", 1)
     builder = Builder(workspace_root)
     builder.topics(guide={})
@@ -190,6 +192,57 @@ def test_what_another_process_indexed_can_change_and_go(built: Builder, tmp_path
     (built.root / "docs/guide/s1.md").unlink()
     built.conversation(0, [[asked("And storks?")]])
     write_index(built, tmp_path / "two")
+    write_index_on_one_core(built, tmp_path / "one")
+    assert content_of(tmp_path / "two") == content_of(tmp_path / "one")
+
+
+@needs_two_cores
+@pytest.mark.usefixtures("small_batches")
+def test_another_process_indexes_a_conversation_of_several_segments(
+    built: Builder, tmp_path: Path
+) -> None:
+    herons = [
+        said(f"The heron {number % 40} stood there. " + "Water. " * 150) for number in range(60)
+    ]
+    folder = built.conversation(200, [[asked("And?"), *herons] for _ in range(45)])
+    assert (folder / "events.json").stat().st_size > 2_500_000
+    os.utime(folder / "events.json", (1, 1))
+    os.utime(folder / "metadata.json", (1, 1))
+    write_index(built, tmp_path / "two", WaitForOtherProcess())
+    write_index_on_one_core(built, tmp_path / "one")
+    assert content_of(tmp_path / "two") == content_of(tmp_path / "one")
+
+
+@needs_two_cores
+@pytest.mark.usefixtures("small_batches")
+def test_documents_that_a_process_did_not_write_are_made_from_its_rows(
+    built: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            index_part_process.IndexPartProcesses, "list_parts_with_new_documents", lambda self: []
+        )
+        write_index(built, tmp_path / "two", WaitForOtherProcess())
+    write_index_on_one_core(built, tmp_path / "one")
+    assert content_of(tmp_path / "two") == content_of(tmp_path / "one")
+
+
+@needs_two_cores
+def test_a_process_that_was_started_early_and_gets_no_entry_ends(
+    built: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kbtui.index import workspace_index_writer
+
+    started = []
+    monkeypatch.setattr(index_part_process, "BYTES_PER_PROCESS", 10_000_000)
+    monkeypatch.setattr(workspace_index_writer, "USUAL_CONVERSATION_BYTES", 1_000_000)
+    write_index(
+        built,
+        tmp_path / "two",
+        on_progress=lambda progress: started.extend(psutil.Process().children()),
+    )
+    assert started
+    assert not any(process.is_running() for process in started)
     write_index_on_one_core(built, tmp_path / "one")
     assert content_of(tmp_path / "two") == content_of(tmp_path / "one")
 

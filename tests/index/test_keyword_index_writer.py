@@ -9,9 +9,9 @@ from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
 from kbtui.index.keyword_index_writer import KeywordIndexWriter, open_tantivy_index
 
 
-def entry(number: int) -> tuple[CatalogEntry, list[Chunk]]:
+def entry(number: int) -> tuple[CatalogEntry, list[Chunk], list[int]]:
     made = CatalogEntry(f"s{number}", "subject", f"S{number}", "", "")
-    return made, [Chunk(f"c{number}", f"otter {number}", 0, number=number)]
+    return made, [Chunk(f"c{number}", f"otter {number}", 0)], [number]
 
 
 def held(folder: Path) -> tuple[int, list[int]]:

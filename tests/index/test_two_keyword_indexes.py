@@ -35,7 +35,7 @@ def save(builder: Builder, index: WorkspaceIndexWriter, number: int) -> int:
     """Save a visible subject; return the watermark of the index of hidden ones."""
     builder.subject(f"guide/s{number}.md", f"# S{number}\n\nThe zebra {number} grazes.\n")
     index.refresh_index()
-    return index.storage.writers[True].read_catalog_watermark()
+    return index.storage.writers[True].read_catalog_watermark()[0]
 
 
 def found(builder: Builder) -> int:
@@ -66,7 +66,7 @@ def test_opened_again_one_that_is_behind_catches_up_and_has_all_it_had(
     )
     index.catalog = index.storage.catalog
     assert (
-        index.storage.writers[True].read_catalog_watermark()
+        index.storage.writers[True].read_catalog_watermark()[0]
         == index.catalog.get_last_transaction_number()
     )
     built.subject("guide/.other.md", "# Other\n\nThe zebra hides too.\n")

@@ -159,7 +159,7 @@ def front_matter(data: bytes) -> None:
     for given in (text, f"---\n{text}\n---\n\n# Title\n"):
         split = split_front_matter(given)
         assert split.title != ""
-        for chunk in split_subject_into_chunks("s", split):
+        for chunk in split_subject_into_chunks(split):
             assert chunk.text
         build_subject_document(subject, given)
         for value in split.facts.values():
