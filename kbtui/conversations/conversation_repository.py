@@ -187,7 +187,7 @@ def list_conversations(
 
 
 def find_stored_conversations(workspace: Workspace) -> list[StoredConversation]:
-    """Return the conversations of a workspace, one for each id, without reading their events."""
+    """Find the conversations of a workspace, without reading their events. Each id occurs once."""
     found = {one.id: one for one in _iterate_own_and_published_conversations(workspace)}
     return list(found.values())
 

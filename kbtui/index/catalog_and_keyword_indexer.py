@@ -73,9 +73,9 @@ class CatalogAndKeywordIndexWriter:
         `activate_new_generation` is called. Raises `IndexUnavailable` or `OSError`.
         """
         self.cache_dir, self.settings, self._has_hidden = cache_dir, settings, has_hidden
-        self._uncommitted = 0
+        self._uncommitted = self._committed_transaction = 0
         self._parts_without_documents: dict[Path, int] = {}
-        """Maps each part with only rows in this index to the number of the last transaction before these rows."""
+        """Maps the folder of each part whose documents are missing to the last transaction before the part's rows."""
         make_private_directory(cache_dir)
         fingerprint = index_generations.compute_index_fingerprint(settings)
         old = index_generations.find_current_index_generation(cache_dir)
@@ -135,7 +135,7 @@ class CatalogAndKeywordIndexWriter:
         seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
             mark, last = writer.read_catalog_watermark()
-            if mark == seq:
+            if mark == last == seq:
                 continue
             if last > seq:
                 # The machine crashed and the catalog lost transactions, so write all entries again. Remove
@@ -225,28 +225,37 @@ class CatalogAndKeywordIndexWriter:
             if not writer.rewrite_all_documents(entries, seq, give_up):
                 return
 
-    def commit_keyword_indexes(self) -> None:
-        """Commit the keyword indexes, so that searches find the changes."""
+    def commit_keyword_indexes(self, *, with_watermark: bool = False) -> None:
+        """Commit the keyword indexes, so that searches find the changes.
+
+        If `with_watermark` is true, also commit the visible index if only its watermark is out of date.
+        """
         seq = self.catalog.get_last_transaction_number()
         # If kbtui ends before the missing documents are added, the next start makes them from the
-        # catalog, because their transactions come after the watermark.
+        # catalog, because their transactions come after `complete`.
         complete = min(self._parts_without_documents.values(), default=seq)
         for hidden, writer in self.writers.items():
             # Commit only an index that has changed, for two reasons: a change to a hidden entry must not
             # affect the statistics of the visible index, and the commit is the slowest step after a file
             # is saved.
-            if writer.has_uncommitted_changes or (hidden and self._uncommitted > MAX_LAG):
+            if hidden:
+                is_due = self._uncommitted > MAX_LAG
+            else:
+                is_due = with_watermark and self._committed_transaction < seq
+            if writer.has_uncommitted_changes or is_due:
                 # Parts have no hidden entries.
                 writer.commit_with_watermark(seq, complete=seq if hidden else complete)
                 if hidden:
                     self._uncommitted = 0
+                else:
+                    self._committed_transaction = seq
 
     def commit_index_part(self) -> None:
         """Commit the visible keyword index without a watermark, so that `add_documents_of_parts` can add it to another index."""
         self.writers[False].commit_index_part()
 
     def add_rows_of_parts(self, folders: list[Path]) -> None:
-        """Add the catalogs of the indexes in `folders` to this one. Their documents must be added later.
+        """Add the rows of the parts in `folders` to the catalog. The caller must add their documents later.
 
         Each folder is laid out like a cache directory. Its catalog is complete, has no hidden entries and
         no entry of this index, and was prepared by `CatalogDatabase.prepare_for_part` with numbers that
@@ -258,8 +267,12 @@ class CatalogAndKeywordIndexWriter:
             self._uncommitted += self.catalog.add_rows_of_part(catalog)
 
     def add_documents_of_parts(self, folders: list[Path]) -> None:
-        """Add the keyword indexes of parts whose rows were added, and commit. Afterwards, the parts are no longer usable."""
-        self.commit_keyword_indexes()  # segments cannot be added while there are uncommitted changes
+        """Add the documents of parts whose rows are already in the catalog, and commit.
+
+        Afterwards, the files of the parts are no longer usable.
+        """
+        # Before the segments are added, the watermark must have the numbers of the parts' rows.
+        self.commit_keyword_indexes(with_watermark=True)
         indexes = [_get_part_generation(folder) / "lexical" for folder in folders]
         self.writers[False].add_segments_of_parts(indexes)
         for folder in folders:
@@ -267,7 +280,7 @@ class CatalogAndKeywordIndexWriter:
         self.commit_keyword_indexes()
 
     def make_missing_documents_of_parts(self) -> None:
-        """Make the documents of parts that have only rows from the catalog, and commit."""
+        """Make the missing documents of parts from the rows in the catalog, and commit."""
         if self._parts_without_documents:
             self.commit_keyword_indexes()
             self._update_keyword_indexes_from_catalog()

@@ -230,9 +230,9 @@ class CatalogDatabase:
             raise make_catalog_error("opened", error, path) from error
         self._is_part = False
         self._written_ids = set[str]() if is_new else None
-        """The ids of all entries that were written, in a catalog that was just created; None in others.
+        """If this object created the catalog, the ids of all entries that were ever in it; otherwise None.
 
-        With these, writing a new entry needs no query for old rows.
+        An entry with another id has no old rows, so they need not be queried.
         """
 
     def close(self) -> None:
@@ -285,8 +285,9 @@ class CatalogDatabase:
         """Prepare an empty catalog whose rows will be added to another catalog.
 
         Its chunk numbers and transaction numbers will be higher than the given ones. It has no journal,
-        so it is unusable after a crash or a failed transaction. It has only the indexes that writing
-        uses, because all of them will be thrown away. The index by chunk id is created when it is needed.
+        so it is unusable after a crash or a failed transaction. It has only the SQLite indexes that
+        writing uses; the others would be thrown away unused. The index by chunk id is created when it is
+        first needed.
         """
         self._is_part = True
         self._db.execute("PRAGMA synchronous=OFF")
@@ -306,7 +307,7 @@ class CatalogDatabase:
         )
 
     def add_rows_of_part(self, path: Path) -> int:
-        """Add all rows of another catalog in one transaction; return how many entries it has.
+        """Add all rows of another catalog in one transaction; return the number of added entries.
 
         The chunk numbers and transaction numbers of the other catalog must be higher than those of this one.
         """
@@ -434,7 +435,9 @@ class CatalogDatabase:
         after_call: int = 0,
         is_new: bool = False,
     ) -> None:
-        """Replace a conversation's rows in `table`, one of `TURN_TABLES`. If `is_new`, it has no rows yet.
+        """Replace a conversation's rows in `table`, one of `TURN_TABLES`.
+
+        If `is_new` is true, the conversation has no rows in this table yet.
 
         The rows of the first `after` turns stay. In turn `after` + 1, the citations of the first
         `after_call` calls stay, too; a row that repeats one of these citations is not inserted.

@@ -1,16 +1,16 @@
 """Indexes many new entries in several processes, because one Python process uses only one core.
 
 The writer of the index starts other processes. Each of them writes *parts*, one after another. A part
-is a catalog and a keyword index with some of the entries. The writer adds each finished part to the
-index, while the process writes the next one. Adding a part copies rows and moves files, which takes a
-small fraction of the time of indexing.
+is a catalog and a keyword index with some of the entries. The writer adds the rows of a part when its
+catalog is complete, and its documents at the next commit. Adding a part copies rows and moves files,
+which takes a small fraction of the time of indexing.
 
 The chunk numbers and transaction numbers of a part are higher than all those of the index, so its
 rows and documents are added unchanged.
 
-Writer and process exchange lines through pipes. The writer sends JSON: for each part an
-`IndexPartTask`, then lists of keys of entries, then an empty list. The process answers with an empty
-line when it has read the entries of a list; the next list is then usually in the pipe. After the empty
+The writer and each process exchange lines through pipes. The writer sends JSON: for each part an
+`IndexPartTask`, then lists of keys of entries, then an empty list. When the process has read the entries
+of a list, it answers with an empty line. By then, the next list is usually in the pipe. After the empty
 list, it completes the catalog, answers with a list of the keys that it did not find, completes the
 keyword index, and writes another empty line.
 """
@@ -46,22 +46,22 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 BYTES_PER_PROCESS = 8_000_000
-"""One process is started for every so many bytes of new, visible entries.
+"""One process is started for every so many bytes of new, visible entries, measured by `_get_work_size`.
 
 Starting one takes about as long as indexing a tenth of this.
 """
 USUAL_CONVERSATION_BYTES = 20_000
-"""The assumed size of a conversation whose metadata was not read yet."""
+"""The assumed size of a conversation whose metadata has not been read yet."""
 PROCESSES_MAX = 3
 """At most this many processes help the writer with one refresh."""
 HANDED_OUT_BYTES = 250_000
 """A process is handed entries of about this many bytes at a time."""
 PART_BYTES_MIN = 2_000_000
-"""A process ends a part after half of the bytes that it will probably index from then on.
+"""A part has at least this many bytes, unless no entry is left.
 
-It does not end a part before this many bytes, unless no entry is left. So the parts become smaller,
-and little is left to add when all entries are indexed. The last `RESERVED_BYTES` do not get a part of
-their own.
+A process ends a part when it contains half of the bytes that the process was likely to index when it
+began the part. So the parts become smaller, and little is left to add when all entries are indexed. If
+at most `RESERVED_BYTES` are left by then, the part takes them, too.
 """
 RESERVED_BYTES = 500_000
 """The writer leaves the last entries, up to this many bytes, to the processes.
@@ -95,7 +95,7 @@ class IndexingQueue:
         self.shared_bytes = sum(_get_work_size(items[position]) for position in self._shared)
 
     def iterate_newest_items(self, *, reserve: int = 0) -> Iterator[IndexableItem]:
-        """Take the newest entries, one at a time. Leave the last ones if they have less than `reserve` bytes in total."""
+        """Take the newest entries, one at a time. Stop when those that are left have less than `reserve` bytes in total."""
         while True:
             with self._lock:
                 if not self._waiting or self._waiting_bytes < reserve:
@@ -106,7 +106,7 @@ class IndexingQueue:
 
     @property
     def waiting_bytes(self) -> int:
-        """The size of the entries that nobody has taken yet."""
+        """The total size of the entries that nobody has taken yet, measured by `_get_work_size`."""
         return self._waiting_bytes
 
     def take_oldest_items(self) -> list[IndexableItem]:
@@ -156,7 +156,7 @@ def _list_positions_for_other_processes(
 
 
 def _get_work_size(item: IndexableItem) -> int:
-    """Return the size of an entry, and 1,000 bytes for the work that does not depend on its size."""
+    """Return the size of an entry plus 1,000 bytes, which stand for the work that does not depend on the size."""
     return item.size + 1_000
 
 
@@ -190,7 +190,7 @@ class IndexPart:
         self.folder = parts_folder / str(number)
         self.items = list(items)
         self.read_count = 0
-        """How many of them the process has read. Only the progress uses this number."""
+        """How many of `items` the process has read. This number is used only to report progress."""
         self.missing_items: list[IndexableItem] = []
         """The items that the process did not find, for example because their files have just been deleted."""
         self.is_catalog_complete = False
@@ -211,7 +211,8 @@ class IndexPart:
 class IndexPartProcesses:
     """Context manager: the processes that help with one refresh. At its end, no process and no part is left.
 
-    No process is started if there is too little to do, or only one core.
+    No process helps if there is too little to do, or only one core. A process that was started early and
+    is not needed ends again.
     """
 
     def __init__(
@@ -226,7 +227,7 @@ class IndexPartProcesses:
         self._transaction_number = catalog.get_last_transaction_number()
         self._queue: IndexingQueue
         self.are_helping = False
-        """Whether there are processes, and entries that they may index."""
+        """Whether processes were started, and there were entries that they may index."""
         self._lock = threading.Lock()
         self._parts: list[IndexPart] = []
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -237,15 +238,15 @@ class IndexPartProcesses:
         return self
 
     def start_for_first_index(self, size: int) -> None:
-        """If the index is empty, start processes for about `size` bytes.
+        """If the catalog is empty, start processes for about `size` bytes.
 
         They import their modules and list the entries while the writer compares the files with the catalog.
         """
-        if self._chunk_number == 0:
+        if self._transaction_number == 0:
             self._start_processes(size)
 
     def start(self, queue: IndexingQueue) -> None:
-        """Start as many processes as there are entries and cores for, and give them the entries of `queue`."""
+        """Start as many processes as the entries and the cores allow, and let them index entries of `queue`."""
         self._queue = queue
         self._start_processes(queue.shared_bytes)
         self.are_helping = bool(self._processes and queue.shared_bytes)
@@ -296,7 +297,7 @@ class IndexPartProcesses:
 
     @property
     def reserved_bytes(self) -> int:
-        """The size of the last entries, which the writer leaves to the processes; 0 if none of them helps."""
+        """How many bytes of entries the writer leaves to the processes at the end; 0 if no process helps."""
         return RESERVED_BYTES if self.are_helping else 0
 
     @property
@@ -325,8 +326,8 @@ class IndexPartProcesses:
     def list_parts_with_new_rows(self) -> list[IndexPart]:
         """Return the parts whose rows can be added to the index now.
 
-        These are parts with a complete catalog. The rows of a part can be added only after those of all
-        parts with lower numbers.
+        These are parts with a complete catalog. Rows are added in the order of the part numbers. A part
+        whose process ended before its catalog was complete is skipped.
         """
         settled = takewhile(
             lambda part: part.is_catalog_complete or part.has_process_ended, list(self._parts)
@@ -344,10 +345,9 @@ class IndexPartProcesses:
         ]
 
     def wait_for_part_catalogs(self, stop: threading.Event) -> Iterator[list[IndexPart]]:
-        """Wait until the processes have completed the catalogs of their parts.
+        """Wait until the catalogs of all parts are complete, the processes have exited, or `stop` is set.
 
-        Meanwhile, yield the parts whose rows can be added. The wait also ends when the processes have
-        exited or `stop` is set.
+        Meanwhile, yield the parts whose rows can be added. The caller must add them before it continues.
         """
         while not stop.is_set():
             # With the lock, no thread has taken entries for a part that is not in the list yet.
@@ -416,7 +416,8 @@ class IndexPartProcesses:
         items = list(part.items)
         sent = 0
         while items:
-            # The process finds the next entries in the pipe, so it need not wait until this thread runs.
+            # Send the next entries before the process has read the current ones, so that it need not wait
+            # until this thread runs.
             _send_line(requests, [_get_item_key(item) for item in items])
             if sent:
                 _expect_empty_line(answers)
@@ -511,7 +512,7 @@ def write_index_parts() -> None:
 
 
 if __name__ == "__main__":
-    gc.set_threshold(50_000)  # entries contain no cycles
+    gc.set_threshold(50_000)  # indexing makes few cycles, so most collections would find nothing
     parent = os.getppid()
     with contextlib.suppress(OSError):
         # If memory runs short, Linux should end this process, because its work can be done again.

@@ -51,8 +51,8 @@ class IndexableEntryOrPart:
     """An entry, or a part of an entry, that is ready to be written to the index.
 
     * `first_ordinal` is the position in the entry at which `chunks` begin.
-    * `conversation` contains the turns of this part, which follow turn number `after_turn`. It is None for
-      a subject, and after the citations and the usage were extracted.
+    * `conversation` contains the turns of this part, which follow turn number `after_turn`. It is None
+      for a subject. For a conversation, it becomes None when the citations and the usage have been extracted.
     * The first `after_call` calls in the first of these turns belong to earlier parts.
     * `mark` says where reading resumes after this part.
     * `citations` and `usage` are rows of the catalog's tables with these names.
@@ -229,11 +229,12 @@ def complete_chunks(
     first: int = 0,
     seen: Counter[str] | None = None,
 ) -> list[Chunk]:
-    """Return new chunks of an entry with ids, ordinals (positions in the entry) and vector hashes.
+    """Fill in the ids, ordinals (positions in the entry) and vector hashes of an entry's new `chunks`.
 
-    `indexed` are the last chunks that the entry already has. The result is `indexed[first:]` with new
-    vector hashes, followed by `chunks`. `seen` says how often the text of each of `chunks` occurs in
-    chunks that the entry already has. A chunk that is not to be embedded has no vector hash.
+    If the entry already has chunks, `indexed` are the last of them, and `seen` says how often each text
+    of `chunks` occurs in all of them. The result begins with `indexed[first:]`, whose vector hashes are
+    computed again because they have new neighbours; then come the new chunks. A chunk that is not to be
+    embedded has no vector hash.
     """
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
     ids = [chunk.id for chunk in indexed]

@@ -4,8 +4,8 @@ There are two indexes with the same schema: `lexical` for visible entries, and `
 subjects. With one index for both, the scores of visible entries would reveal which words hidden
 subjects contain.
 
-Each commit, except that of a part (see `index_part_process`), writes the watermark, a document with
-the catalog's transaction number. The watermark says how much of the catalog the index contains.
+Each commit, except that of a part (see `index_part_process`), writes the watermark, a document with two
+transaction numbers of the catalog. They say how much of the catalog the index contains.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class _TantivyWriter:
         self.has_uncommitted_changes = True
 
     def write_watermark(self, complete: int, last: int) -> None:
-        """Replace the watermark document."""
+        """Replace the watermark document; `read_catalog_watermark` explains the two numbers."""
         self._writer.delete_documents_by_term("entry", _WATERMARK)
         document = tantivy.Document()
         document.add_text("entry", _WATERMARK)
@@ -309,10 +309,10 @@ class KeywordIndexWriter:
         return self._writer.has_uncommitted_changes
 
     def read_catalog_watermark(self) -> tuple[int, int]:
-        """Return two transaction numbers of the catalog at the last commit; both are 0 if the index is new.
+        """Return the two transaction numbers that the last commit stored; both are 0 if the index is new.
 
-        The index contains all documents up to the first transaction, and no document of a transaction
-        after the second.
+        The index contains the documents of all transactions up to the first number, and of none after
+        the second.
         """
         searcher = self._writer.reload()
         query = tantivy.Query.term_query(self._writer.schema, "entry", _WATERMARK)
@@ -351,9 +351,10 @@ class KeywordIndexWriter:
             self._writer.remove_entry(entry_id)
 
     def commit_with_watermark(self, last: int, *, complete: int | None = None) -> None:
-        """Commit, and store the number of the catalog's last transaction in the index.
+        """Commit, and store `last`, the number of the catalog's last transaction.
 
-        If documents are missing, `complete` is the number of the last transaction before them.
+        If documents of earlier transactions are missing, `complete` is the number of the last
+        transaction before the first of these.
         """
         self._writer.write_watermark(last if complete is None else complete, last)
         self._writer.commit()
@@ -403,7 +404,10 @@ class KeywordIndexWriter:
     def add_chunk_documents(
         self, entry: CatalogEntry, chunks: Sequence[Chunk], numbers: Sequence[int]
     ) -> None:
-        """Add documents of an entry's chunks, which must not have any yet. `numbers` are the numbers of the chunks."""
+        """Add the documents of an entry's chunks, which must not have documents yet.
+
+        `numbers` are the numbers of the chunks.
+        """
         if not chunks:
             return
         first_place = compute_place_number_of_first_passage_in_entry(entry.id)

@@ -292,6 +292,10 @@ class WorkspaceIndexWriter:
         for parts in processes.wait_for_part_catalogs(self._stop):
             self._add_rows_of_parts(parts, changes)
         all_done = done + processes.added_count
+        if processes.are_helping:
+            self.storage.commit_keyword_indexes(
+                with_watermark=True
+            )  # while they complete the documents
         processes.wait_for_documents(self._stop)
         if self._stop.is_set():
             self.storage.commit_keyword_indexes()
@@ -307,9 +311,9 @@ class WorkspaceIndexWriter:
         processes: IndexPartProcesses,
         changes: IndexRefreshChanges,
     ) -> Iterator[int]:
-        """Index what other processes leave, and at last the entries that they were given and did not index.
+        """Index the entries that other processes leave, and finally those that they were given but did not index.
 
-        After each batch, yield how many of these entries are done.
+        After each batch, yield how many entries the writer has indexed.
         """
         done = 0
         items = queue.iterate_newest_items(reserve=processes.reserved_bytes)
@@ -336,7 +340,7 @@ class WorkspaceIndexWriter:
                     _note_changed_item(item, changes)
 
     def _commit_and_add_documents_of_parts(self, processes: IndexPartProcesses) -> None:
-        """Commit the keyword indexes, with the documents of all parts that have some to add."""
+        """Commit the keyword indexes, and add the documents of all parts whose keyword indexes are complete."""
         if not (parts := processes.list_parts_with_new_documents()):
             self.storage.commit_keyword_indexes()
             return

@@ -290,7 +290,7 @@ def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
             return b"", "it is not a regular file"
         if problem := explain_too_large_subject(status.st_size):
             return os.read(file, BINARY_BYTES), problem
-        # A file object would take four more system calls.
+        # Reading through a file object needs four more system calls.
         data = os.read(file, status.st_size + 1)
         while more := os.read(file, 1 << 16):
             data += more

@@ -15,6 +15,7 @@ import pytest
 from support import Builder, asked, called, content_of, said
 
 from kbtui.index import index_part_process
+from kbtui.index.entry_and_chunk_data_types import CatalogEntry, Chunk
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.workspace_index_writer import IndexProgress, WorkspaceIndexWriter
 from kbtui.search.search_pipeline import search_index
@@ -184,6 +185,22 @@ def test_a_power_cut_that_takes_the_last_transactions_repeats_no_document(
     assert content_of(tmp_path / "two") == content_of(tmp_path / "one")
 
 
+def test_documents_of_lost_transactions_go_even_if_documents_of_others_were_missing(
+    built: Builder, tmp_path: Path
+) -> None:
+    write_index_on_one_core(built, tmp_path / "one")
+    write_index_on_one_core(built, tmp_path / "two")
+    index = WorkspaceIndexWriter(built.workspace, Settings(model="off"), cache_dir=tmp_path / "two")
+    with closing(index):
+        last, writer = index.catalog.get_last_transaction_number(), index.storage.writers[False]
+        lost = CatalogEntry("s-lost", "subject", "Lost", "", "")
+        writer.add_chunk_documents(lost, [Chunk("c" * 16, "A lost crane.", 0)], [9_999])
+        writer.commit_with_watermark(last + 2, complete=last)
+    assert content_of(tmp_path / "two") != content_of(tmp_path / "one")
+    write_index_on_one_core(built, tmp_path / "two")
+    assert content_of(tmp_path / "two") == content_of(tmp_path / "one")
+
+
 @needs_two_cores
 @pytest.mark.usefixtures("small_batches")
 def test_what_another_process_indexed_can_change_and_go(built: Builder, tmp_path: Path) -> None:
@@ -215,7 +232,7 @@ def test_another_process_indexes_a_conversation_of_several_segments(
 
 @needs_two_cores
 @pytest.mark.usefixtures("small_batches")
-def test_documents_that_a_process_did_not_write_are_made_from_its_rows(
+def test_documents_of_a_part_that_were_not_added_are_made_from_its_rows(
     built: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -228,7 +245,7 @@ def test_documents_that_a_process_did_not_write_are_made_from_its_rows(
 
 
 @needs_two_cores
-def test_a_process_that_was_started_early_and_gets_no_entry_ends(
+def test_a_process_that_starts_early_ends_if_it_gets_no_entry(
     built: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kbtui.index import workspace_index_writer
