@@ -187,7 +187,7 @@ def list_conversations(
 
 
 def find_stored_conversations(workspace: Workspace) -> list[StoredConversation]:
-    """Find the conversations of a workspace, without reading their events. Each id occurs once."""
+    """Return the conversations of a workspace, each id once. Their events are not read."""
     found = {one.id: one for one in _iterate_own_and_published_conversations(workspace)}
     return list(found.values())
 
@@ -215,7 +215,7 @@ class ConversationTitles(Mapping[str, str]):
 
 
 def list_conversation_change_signatures(workspace: Workspace) -> dict[str, str]:
-    """Map the ids of all conversations to their signatures, without reading their events.
+    """Map the ids of all conversations to their signatures. The events are not read.
 
     A signature changes if the conversation's files change.
     """

@@ -75,7 +75,7 @@ class CatalogAndKeywordIndexWriter:
         self.cache_dir, self.settings, self._has_hidden = cache_dir, settings, has_hidden
         self._uncommitted = self._committed_transaction = 0
         self._parts_without_documents: dict[Path, int] = {}
-        """Maps the folder of each part whose documents are missing to the last transaction before the part's rows."""
+        """Maps the folder of each part that still lacks its documents to the number of the last transaction before its rows."""
         make_private_directory(cache_dir)
         fingerprint = index_generations.compute_index_fingerprint(settings)
         old = index_generations.find_current_index_generation(cache_dir)
@@ -183,18 +183,10 @@ class CatalogAndKeywordIndexWriter:
                     for table, rows in (("citations", part.citations), ("usage", part.usage)):
                         after_call = part.after_call if table == "citations" else 0
                         self.catalog.replace_citation_or_usage_rows_of_conversation(
-                            table,
-                            part.entry,
-                            rows,
-                            after=part.after_turn,
-                            after_call=after_call,
-                            is_new=written.previous is None,
+                            table, part.entry, rows, after=part.after_turn, after_call=after_call
                         )
         for part, written in zip(parts, results, strict=True):
             entry, writer = part.entry, self.writers[part.entry.hidden]
-            if written.previous is None:
-                writer.add_chunk_documents(entry, part.chunks, written.numbers)
-                continue
             if part.first_ordinal or _are_indexed_entry_fields_equal(written.previous, entry):
                 writer.update_chunk_documents(entry, part.chunks, written)
             else:

@@ -230,7 +230,7 @@ class CatalogDatabase:
             raise make_catalog_error("opened", error, path) from error
         self._is_part = False
         self._written_ids = set[str]() if is_new else None
-        """If this object created the catalog, the ids of all entries that were ever in it; otherwise None.
+        """The ids of all entries that were ever written, if this object created the catalog; otherwise None.
 
         An entry with another id has no old rows, so they need not be queried.
         """
@@ -433,11 +433,8 @@ class CatalogDatabase:
         *,
         after: int = 0,
         after_call: int = 0,
-        is_new: bool = False,
     ) -> None:
         """Replace a conversation's rows in `table`, one of `TURN_TABLES`.
-
-        If `is_new` is true, the conversation has no rows in this table yet.
 
         The rows of the first `after` turns stay. In turn `after` + 1, the citations of the first
         `after_call` calls stay, too; a row that repeats one of these citations is not inserted.
@@ -453,7 +450,7 @@ class CatalogDatabase:
             rows = [row for row in rows if row[1] != after + 1 or (row[5], row[9]) not in cited]
             where += " AND (turn > ? OR call > ?)"
             values = (*values, after + 1, after_call)
-        old = [] if is_new else self._db.execute(f"SELECT * FROM {where}", values).fetchall()
+        old = self._db.execute(f"SELECT * FROM {where}", values).fetchall()
         if old:
             self._db.execute(f"DELETE FROM {where}", values)
         self._insert_rows(table, rows)

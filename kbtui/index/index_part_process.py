@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 BYTES_PER_PROCESS = 8_000_000
-"""One process is started for every so many bytes of new, visible entries, measured by `_get_work_size`.
+"""The writer starts one process for each full multiple of this size of the new, visible entries.
+
+The size is measured by `_get_work_size`.
 
 Starting one takes about as long as indexing a tenth of this.
 """
@@ -95,7 +97,7 @@ class IndexingQueue:
         self.shared_bytes = sum(_get_work_size(items[position]) for position in self._shared)
 
     def iterate_newest_items(self, *, reserve: int = 0) -> Iterator[IndexableItem]:
-        """Take the newest entries, one at a time. Stop when those that are left have less than `reserve` bytes in total."""
+        """Take the newest entries, one at a time, until fewer than `reserve` bytes are left."""
         while True:
             with self._lock:
                 if not self._waiting or self._waiting_bytes < reserve:
@@ -227,7 +229,7 @@ class IndexPartProcesses:
         self._transaction_number = catalog.get_last_transaction_number()
         self._queue: IndexingQueue
         self.are_helping = False
-        """Whether processes were started, and there were entries that they may index."""
+        """Whether processes were started and there were entries for them."""
         self._lock = threading.Lock()
         self._parts: list[IndexPart] = []
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -238,7 +240,7 @@ class IndexPartProcesses:
         return self
 
     def start_for_first_index(self, size: int) -> None:
-        """If the catalog is empty, start processes for about `size` bytes.
+        """Start processes for about `size` bytes if the catalog is empty.
 
         They import their modules and list the entries while the writer compares the files with the catalog.
         """
@@ -350,7 +352,8 @@ class IndexPartProcesses:
         Meanwhile, yield the parts whose rows can be added. The caller must add them before it continues.
         """
         while not stop.is_set():
-            # With the lock, no thread has taken entries for a part that is not in the list yet.
+            # While this thread has the lock, no other thread can take entries for a part that is not in the
+            # list yet.
             with self._lock:
                 is_last = all(
                     part.is_catalog_complete or part.has_process_ended for part in self._parts

@@ -325,7 +325,7 @@ class KeywordIndexWriter:
     ) -> None:
         """Replace all documents of an entry. `numbers` are the numbers of the chunks."""
         self.remove_entry(entry.id)
-        self.add_chunk_documents(entry, chunks, numbers)
+        self._add_chunk_documents(entry, chunks, numbers)
 
     def update_chunk_documents(
         self, entry: CatalogEntry, chunks: Sequence[Chunk], written: EntryChunksWriteResult
@@ -339,7 +339,7 @@ class KeywordIndexWriter:
         changed.update(written.changed)
         numbers = [written.numbers[at] for at in sorted(changed)]
         self._writer.delete_chunk_documents([*written.gone, *numbers])
-        self.add_chunk_documents(entry, [chunks[at] for at in sorted(changed)], numbers)
+        self._add_chunk_documents(entry, [chunks[at] for at in sorted(changed)], numbers)
 
     def remove_all_entries(self) -> None:
         """Remove all documents from the index."""
@@ -397,17 +397,13 @@ class KeywordIndexWriter:
             if give_up():
                 self._writer.rollback()
                 return False
-            self.add_chunk_documents(entry, chunks, [chunk.number for chunk in chunks])
+            self._add_chunk_documents(entry, chunks, [chunk.number for chunk in chunks])
         self.commit_with_watermark(watermark)
         return True
 
-    def add_chunk_documents(
+    def _add_chunk_documents(
         self, entry: CatalogEntry, chunks: Sequence[Chunk], numbers: Sequence[int]
     ) -> None:
-        """Add the documents of an entry's chunks, which must not have documents yet.
-
-        `numbers` are the numbers of the chunks.
-        """
         if not chunks:
             return
         first_place = compute_place_number_of_first_passage_in_entry(entry.id)

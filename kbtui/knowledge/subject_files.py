@@ -283,20 +283,12 @@ def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
         ):
             return b"", "it is outside the workspace"
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(real, flags)
-    try:
-        status = os.fstat(file)
+    with os.fdopen(os.open(real, flags), "rb", buffering=0) as file:
+        status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             return b"", "it is not a regular file"
-        if problem := explain_too_large_subject(status.st_size):
-            return os.read(file, BINARY_BYTES), problem
-        # Reading through a file object needs four more system calls.
-        data = os.read(file, status.st_size + 1)
-        while more := os.read(file, 1 << 16):
-            data += more
-        return data, None
-    finally:
-        os.close(file)
+        problem = explain_too_large_subject(status.st_size)
+        return file.read(BINARY_BYTES) if problem else file.readall(), problem
 
 
 def _may_path_leave_directory(path: str, folder: str) -> bool:

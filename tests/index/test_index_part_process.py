@@ -194,7 +194,7 @@ def test_documents_of_lost_transactions_go_even_if_documents_of_others_were_miss
     with closing(index):
         last, writer = index.catalog.get_last_transaction_number(), index.storage.writers[False]
         lost = CatalogEntry("s-lost", "subject", "Lost", "", "")
-        writer.add_chunk_documents(lost, [Chunk("c" * 16, "A lost crane.", 0)], [9_999])
+        writer.replace_entry_documents(lost, [Chunk("c" * 16, "A lost crane.", 0)], [9_999])
         writer.commit_with_watermark(last + 2, complete=last)
     assert content_of(tmp_path / "two") != content_of(tmp_path / "one")
     write_index_on_one_core(built, tmp_path / "two")
